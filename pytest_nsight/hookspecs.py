@@ -43,6 +43,8 @@ def pytest_nsight_verdict(config: pytest.Config, verdict: Verdict) -> None:
 def pytest_nsight_environment(config: pytest.Config) -> Mapping[str, str] | None:
     """Called before the first run; what it returns is stored with every run as part of its environment.
 
+    It may be called before the tests are collected, and then again after that; the last answer counts.
+
     A difference in such a field never makes times incomparable: the report says "changed since the baseline".
     Fields that the plugin itself records cannot be replaced, and names by which it refuses to compare runs, such as
     `driver`, are an error.

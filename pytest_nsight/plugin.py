@@ -10,6 +10,8 @@ import pytest
 from pytest_nsight.controller.options import add_options, given_options
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pytest_nsight.worker.fixture import Nsight
 
 # ruff: noqa: PLC0415 - imports wait until they are needed
@@ -67,6 +69,13 @@ def pytest_configure(config: pytest.Config) -> None:
         return
     for option in given_options(config):
         raise pytest.UsageError(f"{option} needs --nsight, too")
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Leaves the sessions out: while two trees are compared, one of them holds the tests of a revision."""
+    if collection_path.name == ".nsight" and collection_path.parent == config.rootpath:
+        return True if config.getoption("nsight") else None
+    return None
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Generator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +33,10 @@ from pytest_nsight.controller.conclusion import Conclusion
 from pytest_nsight.controller.outcomes import CaseOutcome, restore_warning
 from pytest_nsight.controller.pytest_input import (
     ask_environment,
-    check_ids,
     check_text,
     describe_unused,
-    find_line,
+    is_narrowed,
+    read_cases,
     worker_arguments,
 )
 from pytest_nsight.controller.session import NsightSession
@@ -51,9 +52,8 @@ from pytest_nsight.controller.terminal_summary import (
 from pytest_nsight.controller.workers.first_pass import list_calls
 from pytest_nsight.controller.workers.progress import ProgressLine
 from pytest_nsight.model.errors import NsightError
-from pytest_nsight.model.values import Case
 from pytest_nsight.processes.signals import interrupted_by_signals
-from pytest_nsight.protocol.mark import find_partners, is_marked, read_mark
+from pytest_nsight.protocol.mark import is_marked
 from pytest_nsight.protocol.ranks import is_one_of_many
 from pytest_nsight.protocol.script import FirstPass
 from pytest_nsight.report.table import wrap
@@ -78,6 +78,7 @@ class Controller:
         self._settings = settings
         self._session = NsightSession(settings, arguments, config.invocation_params.dir)
         self._session.add_notes(describe_unused(config))
+        config.add_cleanup(self._session.give_up)
         self._conclusion = Conclusion()
         self._record = CollectionRecord()
         self._chosen = ChosenTests(settings)
@@ -114,6 +115,16 @@ class Controller:
         # The script's plugin shows them where the header is shown.
         self._header += [f"nsight: {note}" for note in found.unmeasured if self._header]
         return found
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Starts processes that import meanwhile what the collection imports."""
+        config = session.config
+        if config.option.collectonly:
+            return (yield)
+        with interrupted_by_signals():
+            self._session.start_early(partial(ask_environment, config), is_narrowed=is_narrowed(config))
+            return (yield)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remembers what this tree has and the user did not select."""
@@ -154,6 +165,8 @@ class Controller:
         if is_wanted and not session.config.option.collectonly and not has_broken_modules:
             with interrupted_by_signals():
                 self._measure(session, items, collected)
+        else:
+            self._session.give_up()
         # A module that cannot be imported may have the marked tests.
         if not is_wanted and not session.config.option.collectonly and not session.testsfailed:
             self._conclusion = Conclusion(gaps=find_nothing_measured(collected))
@@ -168,7 +181,7 @@ class Controller:
         evidence = EvidenceOfSession(self._settings, session.config, items)
         try:
             self._conclusion = self._session.measure(
-                self._cases(items),
+                read_cases(items, self._record.deselected, self._settings.root, self._settings.band),
                 line.show,
                 shuffle=shuffle,
                 collected=collected,
@@ -192,19 +205,6 @@ class Controller:
             result = self._conclusion.result
             for verdict in result.verdicts if result is not None else ():
                 session.config.hook.pytest_nsight_verdict(config=session.config, verdict=verdict)
-
-    def _cases(self, items: Sequence[pytest.Item]) -> tuple[Case, ...]:
-        # The case to beat may be in another shard.
-        deselected = [item.nodeid for item in self._record.deselected if is_marked(item)]
-        partners = find_partners(items, deselected)
-        check_text(sorted({*deselected, *(item.nodeid for item in items)}))
-        check_ids(items, self._settings.root)
-        cases = []
-        for item in items:
-            mark = read_mark(item)
-            policy = mark.policy(self._settings.band, partners.get(item.nodeid))
-            cases.append(Case(item.nodeid, policy, mark.ranks, find_line(item), mark.timeout_s))
-        return tuple(cases)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:

@@ -1,4 +1,4 @@
-"""Starts pytest, and reads what it gives to workers and gate: arguments, ids and lines of tests, environment."""
+"""Starts pytest, and reads what it gives to workers and gate: arguments, cases, environment."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import pytest
 from pytest_nsight.baselines.comparability import BLOCKING
 from pytest_nsight.controller.workers.gpu_assignment import ALL_GPUS
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.values import Case
+from pytest_nsight.protocol.mark import find_partners, is_marked, read_mark
 
 _WORKERS = pytest.StashKey[tuple[int, int | None]]()
 
@@ -171,6 +173,38 @@ def check_text(texts: Iterable[str]) -> None:
                 f"{text!a} is not UTF-8, which the measuring processes take names in: rename the file or folder, "
                 "or set PYTHONUTF8=1 if it is the locale that is not"
             )
+
+
+def is_narrowed(config: pytest.Config) -> bool:
+    """Whether the command line selects some of the tests by their names."""
+    option = config.option
+    return bool(option.keyword or getattr(option, "lf", False)) or any("::" in one for one in config.args)
+
+
+def read_cases(
+    items: Sequence[pytest.Item], deselected: Iterable[pytest.Item], root: Path, band: float
+) -> tuple[Case, ...]:
+    """What to measure, from the tests and their marks.
+
+    Args:
+        items: the marked tests.
+        deselected: those that the user did not select: a case to beat may be among them, or in another shard.
+        root: pytest's root folder.
+        band: where a mark names none.
+
+    Raises:
+        NsightError: a mark is wrong, or an id cannot be used.
+    """
+    others = [item.nodeid for item in deselected if is_marked(item)]
+    partners = find_partners(items, others)
+    check_text(sorted({*others, *(item.nodeid for item in items)}))
+    check_ids(items, root)
+    cases = []
+    for item in items:
+        mark = read_mark(item)
+        policy = mark.policy(band, partners.get(item.nodeid))
+        cases.append(Case(item.nodeid, policy, mark.ranks, find_line(item), mark.timeout_s))
+    return tuple(cases)
 
 
 def check_ids(items: Sequence[pytest.Item], root: Path) -> None:

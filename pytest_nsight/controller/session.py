@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
@@ -14,30 +12,20 @@ from pytest_nsight.baselines import store
 from pytest_nsight.baselines.failed_saves import load_failed_saves
 from pytest_nsight.baselines.stored_counters import load_counters
 from pytest_nsight.calibrate.pool import PoolWriter
-from pytest_nsight.collectors.base import Collector, RecordingOptions
-from pytest_nsight.collectors.lookup import choose
-from pytest_nsight.collectors.machine import cpu_variables, gpus, measured_product
-from pytest_nsight.controller.abandoned_sessions import begin_session
+from pytest_nsight.collectors.base import Collector
+from pytest_nsight.collectors.machine import measured_product
 from pytest_nsight.controller.collection.collection_record import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import Conclusion, conclude
 from pytest_nsight.controller.drill_down import Drill, explain_no_drill, profile_with_ncu
+from pytest_nsight.controller.live_runs import LiveRuns
 from pytest_nsight.controller.recorded_session import ReplaySource
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, make_session, name_session
 from pytest_nsight.controller.session_plan import plan_replay, plan_session, without_needless_pass
 from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.trees.git_revision import Revision, describe_commit, refuse_nested, resolve
-from pytest_nsight.controller.trees.revision_tree import Build, Tree, Workspace
-from pytest_nsight.controller.workers.first_pass import place_first_pass
-from pytest_nsight.controller.workers.gpu_assignment import choose_gpus
-from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, IdentityPass, TimedSource
-from pytest_nsight.controller.workers.parallel_runs import ParallelSource
 from pytest_nsight.controller.workers.progress import Progress
-from pytest_nsight.controller.workers.time_limits import TimeLimits
-from pytest_nsight.controller.workers.worker_run import LiveSource
-from pytest_nsight.controller.workers.worker_starter import LiveSession
 from pytest_nsight.gate.loop import Source, run_loop
-from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
@@ -58,30 +46,16 @@ class NsightSession:
             NsightError: nothing here can measure, or not as asked.
         """
         self._settings = settings
-        self._arguments = arguments
-        self._where = where
         self._id, self._recorded = name_session()
-        self._collector: Collector | None = None
-        self._notes: tuple[str, ...] = ()
+        self._runs: LiveRuns | None = None
         if settings.replay is None:
-            options = RecordingOptions(
-                settings.user_ranges, settings.visible_variables, settings.keep_report, settings.gpu_metrics
-            )
-            self._collector, self._notes = choose(settings.collector, options, strict=settings.strict)
-        self._gpus = () if settings.replay else gpus()
-        if settings.drill and not self._gpus:
+            self._runs = LiveRuns(settings, (self._id, self._recorded), arguments, where)
+        self._notes = self._runs.notes if self._runs is not None else ()
+        if settings.drill and not (self._runs is not None and self._runs.gpus):
             self._notes += explain_no_drill(settings.collector)
-        self._worker_gpus = (
-            () if settings.replay else choose_gpus(settings.workers, self._gpus, settings.most_workers)
-        )
-        self._revision: Revision | None = None
-        if settings.against:
-            self._revision = resolve(settings.root, settings.against, may_build=bool(settings.against_build))
         self._collected = NOTHING_COLLECTED
-        self._environment: Mapping[str, str] = {}
         self._state: GateState | None = None
         self._stored: dict[str, StoredRuns] = {}
-        self._claim: AbstractContextManager[object] = nullcontext()
 
     @property
     def folder(self) -> Path:
@@ -95,20 +69,21 @@ class NsightSession:
 
     def header(self) -> list[str]:
         """Lines for the head of pytest's output."""
-        if self._collector is None:
+        runs = self._runs
+        if runs is None:
             return [f"nsight: replaying {self._settings.replay}, baselines {self._settings.baselines}"]
         compared = f"baselines {self._settings.baselines}"
-        if self._revision is not None:
-            compared = f"against {self._revision.short} ({self._revision.name})"
-        lines = [f"nsight: collector {self._collector.title}, {compared}"]
+        if runs.revision is not None:
+            compared = f"against {runs.revision.short} ({runs.revision.name})"
+        lines = [f"nsight: collector {runs.collector.title}, {compared}"]
         if threads := self.worker_variables.get("OMP_NUM_THREADS"):
             lines.append(
                 f"nsight: operators run on {count(int(threads), 'thread')} unless a test sets another number; "
                 "--nsight-cpu-threads changes that"
             )
-        if self._worker_gpus:
+        if runs.worker_gpus:
             others = "tests without the mark run here, one after the other"
-            lines.append(f"nsight: {len(self._worker_gpus)} workers, each on a GPU of its own; {others}")
+            lines.append(f"nsight: {len(runs.worker_gpus)} workers, each on a GPU of its own; {others}")
         return lines + [f"nsight: {note}" for note in self._notes]
 
     def add_notes(self, notes: Iterable[str]) -> None:
@@ -118,9 +93,22 @@ class NsightSession:
     @property
     def worker_variables(self) -> dict[str, str]:
         """Environment variables of workers whose CPU is what is measured."""
-        if self._collector is None or not self._collector.times_cpu:
-            return {}
-        return cpu_variables(self._settings.cpu_threads, os.environ)
+        return self._runs.worker_variables if self._runs is not None else {}
+
+    @property
+    def _collector(self) -> Collector | None:
+        """What records the session, None for a replay."""
+        return self._runs.collector if self._runs is not None else None
+
+    def start_early(self, ask_environment: Callable[[], Mapping[str, str]], *, is_narrowed: bool) -> None:
+        """Starts what takes long before the tests are collected, see `LiveRuns.start_early`."""
+        if self._runs is not None:
+            self._runs.start_early(ask_environment, is_narrowed=is_narrowed)
+
+    def give_up(self) -> None:
+        """Ends what has been started early, if nothing is measured."""
+        if self._runs is not None:
+            self._runs.give_up()
 
     def measure(
         self,
@@ -143,35 +131,45 @@ class NsightSession:
         Raises:
             NsightError: the session as a whole cannot go on.
         """
-        self._collected, self._environment = collected, environment
-        given = self._settings
+        self._collected = collected
+        given, runs = self._settings, self._runs
         self._state = GateState(plan_session(given, self._collector, cases, self._id, shuffle=shuffle))
-        # An unreadable or unwritable file should be reported before minutes of measuring, not after.
+        self._check_stored(self._state)
+        if not cases:
+            self.give_up()
+            self._state = replace(self._state, device="" if given.shard else measured_product())
+        if given.shard or (runs is not None and not cases):
+            make_session(self.folder)
+        if not cases:
+            return self.conclude(is_whole=True)
+        if given.replay:
+            self._replay(self._state, given.replay)
+        elif runs is not None:
+            with runs.prepared(cases, environment):
+                self._measure_live(self._state, runs.source(self._state.plan, watch))
+                if given.drill and not self._state.is_interrupted:
+                    return self.conclude(is_whole=True, drill=self._make_drill(runs))
+        if self._state.is_interrupted:
+            raise KeyboardInterrupt
+        return self.conclude(is_whole=True)
+
+    def _check_stored(self, state: GateState) -> None:
+        """Reports an unreadable or unwritable file before minutes of measuring, not after.
+
+        Raises:
+            NsightError: there is one.
+        """
+        given = self._settings
         if given.pool is None:
             stored = self._load(measured_product())
             if not given.against and not given.replay:
                 # Baselines of other cases are read when the session ends, too, to name the cases without a test.
                 store.load(given.baselines, store.model_slug(measured_product()))
-            self._state = replace(self._state, plan=without_needless_pass(self._state.plan, stored))
+            self._state = replace(state, plan=without_needless_pass(state.plan, stored))
         if given.drill:
             load_counters(given.baselines, store.model_slug(measured_product()))
-        if given.save and cases:
+        if given.save and state.plan.cases:
             store.check_writable(given.baselines)
-        if given.shard or (self._collector and not cases):
-            make_session(self.folder)
-        if not cases:
-            self._state = replace(self._state, device="" if given.shard else measured_product())
-        elif given.replay:
-            self._replay(self._state, given.replay)
-        else:
-            self._claim = begin_session(self.folder, given.baselines, keeps=given.keep)
-            with self._trees() as trees:
-                self._measure_live(self._state, watch, trees)
-                if given.drill and not self._state.is_interrupted:
-                    return self.conclude(is_whole=True, drill=self._make_drill(trees))
-        if self._state.is_interrupted:
-            raise KeyboardInterrupt
-        return self.conclude(is_whole=True)
 
     def _replay(self, state: GateState, folder: Path) -> None:
         recording = ReplaySource(folder, for_save=self._settings.save)
@@ -179,8 +177,7 @@ class NsightSession:
         plan = plan_replay(self._settings, state.plan, recording.processes, has_identities=has_identities)
         self._state = run_loop(replace(state, plan=plan), recording, self._load, self._keep_state)
 
-    def _measure_live(self, state: GateState, watch: Callable[[Progress], None], trees: Sequence[Tree]) -> None:
-        source = self._live_source(state.plan, watch, trees)
+    def _measure_live(self, state: GateState, source: Source) -> None:
         pool = self._settings.pool
         try:
             if pool is None:
@@ -204,37 +201,21 @@ class NsightSession:
         self._state = state
         return True
 
-    @contextmanager
-    def _trees(self) -> Iterator[tuple[Tree, ...]]:
-        """The trees to measure; a revision's tree is removed afterwards."""
-        if self._revision is None:
-            yield (Tree(self._where, tuple(self._arguments), tuple(sys.path)),)
-            return
-        workspace, given = Workspace(self._revision, self.folder), self._settings
-        if self._state is not None:
-            refuse_nested(self._revision, given.root, self._state.plan.case_ids)
-        try:
-            build = Build(given.against_build, given.timeout_s)
-            yield workspace.prepare(given.root, given.ini, self._where, self._arguments, build)
-        finally:
-            workspace.remove()
-
-    def _make_drill(self, trees: Sequence[Tree]) -> Drill:
-        """What reads counters in these trees.
+    def _make_drill(self, runs: LiveRuns) -> Drill:
+        """What reads counters in the trees.
 
         Raises:
             NsightError: the stored counters cannot be read.
         """
-        given, state = self._settings, self._state
+        given, state, revision = self._settings, self._state, runs.revision
         assert state is not None
-        stored = {} if self._revision else load_counters(given.baselines, store.model_slug(state.device))
         return Drill(
             profile_with_ncu(
-                self._live_session(state.plan.cases, trees),
+                runs.live_session(state.plan.cases),
                 frozenset(case.id for case in state.plan.cases if case.ranks > 1),
             ),
-            f"{self._revision.short} ({self._revision.name})" if self._revision else "",
-            stored,
+            f"{revision.short} ({revision.name})" if revision else "",
+            {} if revision else load_counters(given.baselines, store.model_slug(state.device)),
             state.plan.partners,
         )
 
@@ -248,46 +229,13 @@ class NsightSession:
         if state is None:
             return Conclusion()
         record = SessionRecord(self._id, self._recorded, self.folder, self._collector, self._notes)
-        with self._claim:
+        with self._runs.claim if self._runs is not None else nullcontext():
             stored = self._load(state.device)
             return conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole, drill=drill)
 
-    def _live_source(self, plan: SessionPlan, watch: Callable[[Progress], None], trees: Sequence[Tree]) -> Source:
-        cases = plan.cases
-        session = self._live_session(cases, trees)
-        timed: TimedSource = LiveSource(session, watch)
-        if self._worker_gpus or any(case.ranks > 1 for case in cases):
-            timed = ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])
-        if not plan.has_identity_pass:
-            return timed
-        return IdentifyingSource(IdentityPass(session, watch, get_ready=timed.get_ready), timed)
-
-    def _live_session(self, cases: Sequence[Case], trees: Sequence[Tree]) -> LiveSession:
-        """What all workers have in common."""
-        assert self._collector is not None
-        return LiveSession(
-            id=self._id,
-            recorded=self._recorded,
-            commit=describe_commit(self._settings.root),
-            folder=self.folder,
-            collector=self._collector,
-            trees={tree.name: tree for tree in trees},
-            rounds=self._settings.rounds,
-            # A save that fails must be repeatable without measuring again.
-            keep=self._settings.keep or self._settings.save,
-            canaries=self._settings.canaries,
-            limits=TimeLimits(
-                self._settings.timeout_s,
-                {case.id: case.timeout_s for case in cases if case.timeout_s is not None},
-            ),
-            environment={**self._environment, "collector": self._collector.name},
-            variables=self.worker_variables,
-            script=place_first_pass(self._settings.script, self.folder),
-        )
-
     def _load(self, device: str) -> StoredRuns:
         """The stored runs of a product; none where it is not known, or where two trees are compared."""
-        if not device or self._revision is not None or self._state is None:
+        if not device or self._settings.against or self._state is None:
             return StoredRuns()
         if device not in self._stored:
             folder, model = self._settings.baselines, store.model_slug(device)

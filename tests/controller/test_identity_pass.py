@@ -25,13 +25,19 @@ from pytest_nsight.controller.workers.identity_retries import (
     identify_left,
     list_repeats,
 )
-from pytest_nsight.controller.workers.identity_shares import PartQueue, count_processes, divide, share_out
+from pytest_nsight.controller.workers.identity_shares import (
+    PartQueue,
+    count_early,
+    count_processes,
+    divide,
+    share_out,
+)
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.workers.spare_workers import SpareWorkers
 from pytest_nsight.controller.workers.time_limits import TimeLimits, read_overdue
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.identity import SHORT_OF_MEMORY, Identity, LaunchIdentity, make_identity
-from pytest_nsight.protocol.job import INTERRUPTED_FILE, OTHER_TREE, Assignment, Job
+from pytest_nsight.protocol.job import INTERRUPTED_FILE, OTHER_TREE, Assignment
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import CaseFault
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
@@ -177,25 +183,9 @@ def test_an_assignment_says_which_source_runs_it_and_both_are_closed() -> None:
     assert calls == [("pass", OTHER_TREE, 1), ("timed", "", 0), ("pass", "close", 0), ("timed", "close", 0)]
 
 
-class NoStart:
-    """Starts no process after the first ones."""
-
-    started = 0
-
-    def next_run(self) -> tuple[Path, str]:
-        return Path("run"), "session/001"
-
-    def job(self, run: str, tree: str, *, canaries: bool) -> Job:
-        return Job(run, "session", "", "", "clock", None, (), (), {}, canaries=canaries, tree=tree)
-
-    def get_ready(self, folder: Path, job: Job) -> PrewarmedWorker:
-        raise CollectorError("too many processes")
-
-
 def test_where_a_process_cannot_be_started_every_case_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
-    identity_pass = IdentityPass.__new__(IdentityPass)
-    vars(identity_pass).update(_starter=NoStart(), _found={}, _timed_next=(), _collector=None)
+    identity_pass = IdentityPass(SpareWorkers(NoStarter(), NO_COLLECTOR), TimeLimits(60.0), lambda _: None)
     this = Assignment(tuple(COLLECTED), identifies=True)
 
     own = identity_pass.execute(this, [replace(this, tree=OTHER_TREE)])
@@ -501,10 +491,14 @@ class Starter:
 
     def __init__(self) -> None:
         self.started: list[Any] = []
+        self.ended: list[Any] = []
 
     def __call__(self, tree: str) -> Any:
         process = SimpleNamespace(poll=lambda: None)
-        worker = SimpleNamespace(tree=tree, process=process, modules=set())
+        pipe = SimpleNamespace(is_open=True)
+        pipe.close = lambda: setattr(pipe, "is_open", False)
+        worker = SimpleNamespace(tree=tree, process=process, pipe=pipe, modules=set())
+        worker.call_off = lambda _collector: self.ended.append(worker)
         worker.import_early = worker.modules.update
         self.started.append(worker)
         return worker
@@ -527,6 +521,38 @@ def test_as_many_processes_get_ready_as_are_wanted_but_at_most_three_of_a_tree()
     fresh = spare.take("")
 
     assert start.started[4:] == [fresh]
+
+
+def test_those_that_started_early_are_taken_first_and_the_others_end_when_all_are_there() -> None:
+    start = Starter()
+    spare = SpareWorkers(start, NO_COLLECTOR)
+
+    spare.start_early(["", OTHER_TREE], 2)
+    taken = [spare.take(OTHER_TREE), spare.take("")]
+    spare.dismiss_early()
+    later = spare.take("")
+
+    assert [worker.tree for worker in start.started] == ["", OTHER_TREE, "", OTHER_TREE, ""]
+    assert taken == [start.started[1], start.started[0]]
+    assert later is start.started[4]
+    assert [worker.pipe.is_open for worker in start.started] == [True, True, False, False, True]
+    spare.close()
+    assert start.ended == start.started[3:1:-1]
+
+
+def test_no_more_are_started_early_than_can_be() -> None:
+    start = NoStarter()
+    spare = SpareWorkers(start, NO_COLLECTOR)
+
+    spare.start_early(["", OTHER_TREE], 8)
+
+    assert start.asked == [""]
+
+
+@pytest.mark.parametrize(("cpus", "number"), [(16, 8), (4, 2), (1, 1), (128, 8)])
+def test_where_many_cases_are_likely_each_tree_has_its_most_processes_early(cpus: int, number: int) -> None:
+    assert count_early(cpus, is_narrowed=False) == number
+    assert count_early(cpus, is_narrowed=True) == 1
 
 
 def test_a_spare_process_that_has_died_is_not_taken() -> None:
@@ -619,9 +645,7 @@ def test_an_interrupt_reaches_all_workers_at_once(tmp_path: Path, monkeypatch: p
         raise KeyboardInterrupt
 
     monkeypatch.setattr(time, "sleep", interrupt)
-    starter = SimpleNamespace(session=SimpleNamespace(limits=TimeLimits(60.0)), watch=lambda _: None)
-    identity_pass = IdentityPass.__new__(IdentityPass)
-    vars(identity_pass).update(_starter=starter, _timed_next=(), _get_ready=lambda *_: None)
+    identity_pass = IdentityPass(SpareWorkers(NoStarter(), NO_COLLECTOR), TimeLimits(60.0), lambda _: None)
 
     with pytest.raises(KeyboardInterrupt):
         identity_pass._follow([make(number) for number in range(3)], None)
@@ -650,13 +674,11 @@ def test_the_processes_of_timed_runs_do_not_start_while_as_many_others_do_as_the
     running: Any = SimpleNamespace(folder=tmp_path, run="1", tree="", assignment=None, process=process)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))
     monkeypatch.setattr(time, "sleep", sleep)
-    starter = SimpleNamespace(session=SimpleNamespace(limits=TimeLimits(60.0)), watch=lambda _: None)
-    identity_pass = IdentityPass.__new__(IdentityPass)
-    vars(identity_pass).update(
-        _starter=starter,
-        _timed_next=(),
-        _get_ready=lambda _assignments, _late_imports: seen.append("t.py::a" in journal.read_text()),
-        _spare=SpareWorkers(NoStarter(), NO_COLLECTOR),
+    identity_pass = IdentityPass(
+        SpareWorkers(NoStarter(), NO_COLLECTOR),
+        TimeLimits(60.0),
+        lambda _: None,
+        get_ready=lambda _assignments, _late_imports: seen.append("t.py::a" in journal.read_text()),
     )
 
     identity_pass._follow([running], None)

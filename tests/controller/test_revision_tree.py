@@ -94,7 +94,7 @@ def test_workers_of_the_revision_do_not_see_the_repository_of_a_hook(
         environment={},
         limits=TimeLimits(600.0),
     )
-    starter = WorkerStarter(session, lambda _progress: None)
+    starter = WorkerStarter(session)
 
     for tree in (THIS_TREE, OTHER_TREE):
         starter.start("module", tmp_path, tree)

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from pytest_nsight.baselines.store import model_slug
+from pytest_nsight.collectors.machine import measured_product
 from pytest_nsight.model.identity import READING
 from pytest_nsight.worker.nvrtc import compile_source
 from tests.protocol.test_fixed_memory import is_allowed
@@ -270,6 +272,33 @@ def test_filling(nsight, n):
         wait_for("case 2", 2)
         wait_for("case 5", 1)
     nsight(launch, n)
+"""
+
+EARLY_CASES = """
+import time
+
+EVENTS = os.environ["EVENTS"]
+is_pass = os.environ.get("PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:False"
+
+def events():
+    with open(EVENTS, "a+") as file:
+        file.seek(0)
+        return file.read().split()
+
+def note(event):
+    with open(EVENTS, "a") as file:
+        print(event, file=file)
+
+if is_pass:
+    note("pass")
+elif "collected" not in events():
+    # The user's pytest, whose collection takes until processes of the pass are there.
+    deadline = time.monotonic() + 20
+    while events().count("pass") < int(os.environ["EARLY"]) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    note("collected")
+    if os.environ.get("BROKEN"):
+        raise ImportError("broken")
 """
 
 PART_CASES = """
@@ -540,6 +569,122 @@ def test_a_timed_process_of_each_tree_gets_ready_while_the_pass_runs(
     assert "test_waiting" in checked.identical, checked.said
     ended = [line.split()[1] for line in events.read_text().splitlines() if line.startswith("end-after")]
     assert ended == ["3", "3"], events.read_text()
+
+
+@pytest.fixture
+def early(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A suite whose collection waits for processes of the pass, and the file of what happened."""
+    events = tmp_path / "events"
+    monkeypatch.setenv("EVENTS", str(events))
+    path = pytester.path / "test_case.py"
+    path.write_text(path.read_text() + EARLY_CASES)
+    (pytester.path / ".gitignore").write_text("__pycache__\n")
+    commit_all(pytester.path)
+    return events
+
+
+def list_worktrees(folder: Path) -> list[str]:
+    """Those beside the user's."""
+    listed = subprocess.run(["git", "worktree", "list"], cwd=folder, check=True, capture_output=True, text=True)
+    return listed.stdout.splitlines()[1:]
+
+
+@pytest.mark.parametrize("trees", [1, pytest.param(2, marks=long)])
+def test_processes_of_the_pass_get_ready_while_tests_are_collected(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, early: Path, trees: int
+) -> None:
+    monkeypatch.setenv("EARLY", "0")
+    if trees == 1:
+        gate("--nsight-save", "--nsight-runs=3", "-k", "same")
+        early.unlink()
+    monkeypatch.setenv("EARLY", str(trees))
+
+    # By default pytest passes over the folder of the sessions, which now has a revision's tests.
+    recursing = ("-o", "norecursedirs=build")
+    checked = gate(*["--nsight-against=HEAD"][: trees - 1], "-k", "same", *recursing)
+
+    assert checked.identical == SAME, checked.said
+    # None is started beside the early ones, and those that measure are no part of the pass.
+    assert early.read_text().split() == ["pass"] * trees + ["collected"]
+    assert list_worktrees(pytester.path) == []
+
+
+@long
+def test_more_processes_get_ready_where_many_cases_are_likely_and_those_too_many_end(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, early: Path
+) -> None:
+    monkeypatch.setenv("EIGHT_CPUS", "1")
+    monkeypatch.setenv("EARLY", "8")
+
+    checked = gate("--nsight-against=HEAD")
+
+    assert {*SAME, "test_touched"} <= checked.identical, checked.said
+    assert early.read_text().split()[:9] == ["pass"] * 8 + ["collected"]
+    assert list_worktrees(pytester.path) == []
+
+
+AGAINST = "--nsight-against=HEAD"
+
+
+@pytest.mark.usefixtures("gate")
+@pytest.mark.parametrize(
+    ("broken", "arguments", "code"),
+    [
+        ("1", (AGAINST,), 2),
+        ("", (AGAINST, "-k", "no_such_test"), 5),
+        ("", (AGAINST, "-p", "interrupting"), 2),
+        ("", ("--nsight-baselines=damaged",), 4),
+    ],
+    ids=["broken module", "nothing selected", "interrupted", "damaged baselines"],
+)
+def test_what_has_started_early_ends_where_nothing_is_measured(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    early: Path,
+    broken: str,
+    arguments: tuple[str, ...],
+    code: int,
+) -> None:
+    processes = 2 if AGAINST in arguments else 1
+    monkeypatch.setenv("EARLY", str(processes))
+    monkeypatch.setenv("BROKEN", broken)
+    pytester.makepyfile(interrupting="def pytest_collection_finish():\n    raise KeyboardInterrupt\n")
+    damaged = pytester.mkdir("damaged") / model_slug(measured_product())
+    damaged.mkdir()
+    (damaged / "test_case.json").write_text("{")
+    commit_all(pytester.path)
+
+    ran = pytester.runpytest_subprocess("--nsight", "--nsight-collector=clock", *arguments)
+
+    assert ran.ret == code, ran.stdout.str()
+    assert early.read_text().split()[: processes + 1] == ["pass"] * processes + ["collected"]
+    assert list_worktrees(pytester.path) == []
+    # What could not be measured has a result, and nothing else.
+    assert [path for path in (pytester.path / ".nsight").glob("2*/*") if path.is_dir()] == []
+
+
+@long
+def test_a_run_has_the_environment_that_is_known_after_the_collection(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, early: Path
+) -> None:
+    monkeypatch.setenv("EARLY", "1")
+    asked = """
+times = []
+def pytest_nsight_environment(config):
+    times.append(1)
+    return {"asked": str(len(times))}
+"""
+    pytester.makeconftest(CONFTEST + asked)
+
+    gate("--nsight-save", "--nsight-runs=1", "-k", "same")
+
+    assert early.read_text().split()[:2] == ["pass", "collected"]
+    stored = "".join(path.read_text() for path in pytester.path.glob("baselines/*/*.json"))
+    assert '"asked"' in stored
+    runs = (pytester.path / ".nsight").glob("2*/*/manifest.jsonl")
+    devices = [line for path in runs for line in path.read_text().splitlines() if '"asked"' in line]
+    assert len(devices) == 2
+    assert all('"asked": "2"' in line for line in devices)
 
 
 def test_processes_that_wait_import_what_cases_of_the_pass_import(

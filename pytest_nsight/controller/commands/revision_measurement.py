@@ -22,7 +22,9 @@ from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.trees.git_revision import Revision, refuse_submodules
 from pytest_nsight.controller.trees.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.workers.identity_pass import IdentityPass
+from pytest_nsight.controller.workers.identity_starter import IdentityStarter
 from pytest_nsight.controller.workers.progress import Progress
+from pytest_nsight.controller.workers.spare_workers import SpareWorkers
 from pytest_nsight.controller.workers.time_limits import TimeLimits
 from pytest_nsight.controller.workers.worker_run import LiveSource
 from pytest_nsight.controller.workers.worker_starter import LiveSession
@@ -166,12 +168,13 @@ class RevisionMeasurement:
             return Identity()
         case = self._case.id
         live = self._live_session({OTHER_TREE: self._tree(revision)}, None, canaries=False)
-        source = IdentityPass(live, self._watch, started=self._identified)
+        starter = IdentityStarter(live, started=self._identified)
+        source = IdentityPass(SpareWorkers(starter.start, self._collector), live.limits, self._watch)
         try:
             (process,) = source.execute(Assignment((case,), tree=OTHER_TREE, identifies=True))
         finally:
             source.close()
-            self._identified = source.started
+            self._identified = starter.started
         if process.end is ProcessEnd.INTERRUPTED:
             raise KeyboardInterrupt
         why = process.manifest.identity_fault or process.failure or "the test did not pass"

@@ -72,16 +72,46 @@ class Workspace:
         self._tree = folder / WORKTREE
         self._target = folder / "against-target"
         self._caches = folder / "caches"
+        self._empty_ini = folder / "against.ini"
+        self._is_there = False
         self._mapping = TreeMapping(
             str(revision.repository),
             str(self._tree.resolve()),
             (str(folder.resolve()), *_environments(revision.repository)),
         )
 
+    def check_out(self, root: Path, where: Path) -> None:
+        """Makes the worktree, unless it is there.
+
+        Args:
+            root: pytest's root folder.
+            where: folder that pytest was started in.
+
+        Raises:
+            UsageError: pytest was started outside of the repository, or git cannot check the revision out.
+            CollectorError: the session's folder cannot be written.
+        """
+        self._refuse_outside(where)
+        if self._is_there:
+            return
+        check_out(self._revision, self._tree)
+        try:
+            for folder in (self._place(where), self._place(root), self._target):
+                # The revision may lack a folder that is new in the user's tree; it is then empty there.
+                folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise UsageError(
+                f"{self._revision.option} {self._revision.name}: that revision has a file where this tree has the "
+                f"folder {os.path.relpath(folder, self._tree)}; start pytest in a folder that both have"
+            ) from None
+        except OSError as error:
+            raise unwritable(folder, error) from None
+        self._is_there = True
+
     def prepare(
         self, root: Path, ini: Path | None, where: Path, arguments: Sequence[str], build: Build
     ) -> tuple[Tree, ...]:
-        """Checks the revision out and builds it.
+        """Checks the revision out, if that has not been done, and builds it.
 
         Args:
             root: pytest's root folder.
@@ -98,34 +128,39 @@ class Workspace:
                 check the revision out, or pytest could not read its settings there.
             CollectorError: the build fails, or the session's folder cannot be written.
         """
+        self._refuse_outside(where)
+        refuse_other_checkout(self._revision, self._mapping)
+        self.check_out(root, where)
+        if build.command:
+            self._build(build, self._place(root))
+        return self.describe(root, ini, where, arguments)
+
+    def describe(self, root: Path, ini: Path | None, where: Path, arguments: Sequence[str]) -> tuple[Tree, ...]:
+        """Both trees, with the sys.path of this process; the arguments are those of `prepare`.
+
+        Raises:
+            UsageError: pytest could not read its settings in the worktree.
+        """
+        return self._this(where, arguments), self._other(self._place(where), self._place(root), ini, arguments)
+
+    def remove(self) -> None:
+        """Removes worktree, settings, build and caches."""
+        remove_worktree(self._revision.repository, self._tree)
+        for folder in (self._target, self._caches):
+            shutil.rmtree(folder, ignore_errors=True)
+        self._empty_ini.unlink(missing_ok=True)
+        self._is_there = False
+
+    def _refuse_outside(self, where: Path) -> None:
         if not self._mapping.owns(str(where)):
             raise UsageError(
                 f"{self._revision.option} {self._revision.name}: start it inside of the repository "
                 f"{self._revision.repository}"
             )
-        refuse_other_checkout(self._revision, self._mapping)
-        check_out(self._revision, self._tree)
-        here, there = (Path(self._mapping.map(str(path))) for path in (where, root))
-        try:
-            for folder in (here, there, self._target):
-                # The revision may lack a folder that is new in the user's tree; it is then empty there.
-                folder.mkdir(parents=True, exist_ok=True)
-        except (FileExistsError, NotADirectoryError):
-            raise UsageError(
-                f"{self._revision.option} {self._revision.name}: that revision has a file where this tree has the "
-                f"folder {os.path.relpath(folder, self._tree)}; start pytest in a folder that both have"
-            ) from None
-        except OSError as error:
-            raise unwritable(folder, error) from None
-        if build.command:
-            self._build(build, there)
-        return self._this(where, arguments), self._other(here, there, ini, arguments)
 
-    def remove(self) -> None:
-        """Removes worktree, build and caches."""
-        remove_worktree(self._revision.repository, self._tree)
-        for folder in (self._target, self._caches):
-            shutil.rmtree(folder, ignore_errors=True)
+    def _place(self, path: Path) -> Path:
+        """Where a path of the user's tree is in the worktree."""
+        return Path(self._mapping.map(str(path)))
 
     def _this(self, where: Path, arguments: Sequence[str]) -> Tree:
         return Tree(where, tuple(arguments), tuple(sys.path), self._cache_variables("this"))
@@ -155,14 +190,13 @@ class Workspace:
         Raises:
             UsageError: pytest could not read them.
         """
-        mapped = [Path(self._mapping.map(str(ini)))] if ini is not None else []
+        mapped = [self._place(ini)] if ini is not None else []
         for path in (*mapped, *(root / name for name in _INI_FILES)):
             if path.is_file() and _INI_FILES.get(path.name, "").encode() in (content := path.read_bytes()):
                 self._check_text(path, content)
                 return path
-        empty = self._folder / "against.ini"
-        empty.write_text("[pytest]\n", encoding="utf-8")
-        return empty
+        self._empty_ini.write_text("[pytest]\n", encoding="utf-8")
+        return self._empty_ini
 
     def _check_text(self, path: Path, content: bytes) -> None:
         try:

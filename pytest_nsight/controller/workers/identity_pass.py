@@ -5,17 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from functools import cached_property
 from itertools import chain
-from pathlib import Path
 from typing import Protocol
 
-from pytest_nsight.collectors.lookup import find_identifier_variables
 from pytest_nsight.controller.workers.followed_worker import FollowedWorker
-from pytest_nsight.controller.workers.identity_folders import FOLDER_PREFIX, fail_without_record, read_ended
+from pytest_nsight.controller.workers.identity_folders import fail_without_record, read_ended
 from pytest_nsight.controller.workers.identity_retries import (
     count_repeats,
     count_retries,
@@ -27,13 +24,12 @@ from pytest_nsight.controller.workers.identity_shares import PartQueue, count_pr
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.workers.progress import LateImport, Progress
 from pytest_nsight.controller.workers.spare_workers import SpareWorkers
-from pytest_nsight.controller.workers.worker_starter import POLL_S, LiveSession, WorkerStarter
+from pytest_nsight.controller.workers.time_limits import TimeLimits
+from pytest_nsight.controller.workers.worker_starter import POLL_S
 from pytest_nsight.gate.loop import Source
 from pytest_nsight.model.errors import CollectorError, RecordingError
-from pytest_nsight.processes.child_process import ChildProcess, start
 from pytest_nsight.processes.log_files import shorten
 from pytest_nsight.protocol.job import WORKER_LOG, Assignment
-from pytest_nsight.protocol.worker_start import fix_addresses, fix_allocator
 from pytest_nsight.trace.process_record import MeasuredProcess
 
 _REPEATED_AT_ONCE = 2
@@ -47,32 +43,27 @@ class IdentityPass:
 
     def __init__(
         self,
-        session: LiveSession,
+        spare: SpareWorkers,
+        limits: TimeLimits,
         watch: Callable[[Progress], None],
         *,
         get_ready: GetReady = lambda _assignments, _late_imports: None,
-        started: int = 0,
     ) -> None:
         """Prepares a source.
 
         Args:
-            session: what all workers have in common.
+            spare: starts its processes, and has some that have been started.
+            limits: how long cases may take.
             watch: called whenever a worker has moved on.
             get_ready: called all the while with the assignments that are timed next, and with the slow modules that
                 cases have imported so far; starts at most one of their processes at a time.
-            started: its workers that have been started before in the session's folder.
         """
-        self._starter = WorkerStarter(session, watch, launch=self._launch, prefix=FOLDER_PREFIX, started=started)
+        self._limits = limits
+        self._watch = watch
         self._get_ready = get_ready
         self._timed_next: Sequence[Assignment] = ()
         self._found: dict[str, tuple[MeasuredProcess, ...]] = {}
-        self._collector = session.collector
-        self._spare = SpareWorkers(self._start, session.collector)
-
-    @property
-    def started(self) -> int:
-        """Workers that have been started in the session's folder."""
-        return self._starter.started
+        self._spare = spare
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
         """Runs the cases once, shared out to several processes: nothing is timed, so they may disturb each other.
@@ -87,7 +78,6 @@ class IdentityPass:
         if assignment.tree not in self._found:
             self._timed_next = [one for one in upcoming if not one.identifies]
             passes = [assignment, *(one for one in upcoming if one.identifies)]
-            self._spare = SpareWorkers(self._start, self._collector)
             with contextlib.closing(self._spare):
                 self._found = self._identify_trees(passes)
         return self._found.pop(assignment.tree)
@@ -140,6 +130,7 @@ class IdentityPass:
                     running.append(worker)
                     processes.enter_context(worker.process)
                     worker.release(replace(assignment, continues=queue is not None))
+                self._spare.dismiss_early()
                 codes = self._follow(running, queue)
             ended = zip(running, _list_given(assignments, queue), codes, strict=True)
             return tuple(read_ended(worker.folder, assignment, code) for worker, assignment, code in ended)
@@ -163,7 +154,7 @@ class IdentityPass:
         assigned = [len(one.assignment.cases) if one.assignment is not None else 0 for one in running]
         total = sum(assigned) if queue is None else queue.total
         fills_all_cpus = len(running) >= len(os.sched_getaffinity(0))
-        workers = [FollowedWorker(one, total, self._starter.session.limits) for one in running]
+        workers = [FollowedWorker(one, total, self._limits) for one in running]
         try:
             while any(one.is_running for one in workers):
                 states = [one.advance() for one in workers if one.is_running or one.progress.case]
@@ -172,7 +163,7 @@ class IdentityPass:
                 cases = [one.case for one in states if one.case]
                 done = sum(one.progress.done for one in workers)
                 first = workers[0].progress.run
-                self._starter.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
+                self._watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
                 imported = [found for one in workers for found in one.tail.late_imports]
                 # While as many start as there are CPUs, the processes of timed runs would only delay them.
                 if cases or done or not fills_all_cpus:
@@ -193,28 +184,9 @@ class IdentityPass:
             one.advance()
         return [one.end() for one in workers]
 
-    def _start(self, tree: str) -> PrewarmedWorker:
-        """Starts a process that gets as far as its first test and waits.
-
-        Raises:
-            CollectorError: it cannot be started.
-        """
-        folder, run = self._starter.next_run()
-        job = self._starter.job(run, tree, canaries=False)
-        return self._starter.get_ready(folder, replace(job, run=f"{job.session}/identity pass", identifies=True))
-
     def close(self) -> None:
-        """Does nothing: others end what gets ready beside it."""
-
-    @cached_property
-    def _variables(self) -> Mapping[str, str]:
-        """What works here, tried once for both trees."""
-        return find_identifier_variables()
-
-    def _launch(self, worker: Sequence[str], folder: Path, where: Path, environ: Mapping[str, str]) -> ChildProcess:
-        """Starts a worker without a profiler."""
-        variables = {**fix_allocator(environ), **self._variables}
-        return start(fix_addresses(worker), folder / WORKER_LOG, where, variables)
+        """Ends the processes that were started for a pass that will not come."""
+        self._spare.close()
 
 
 def _answer(workers: Sequence[FollowedWorker], running: Sequence[PrewarmedWorker], queue: PartQueue) -> None:

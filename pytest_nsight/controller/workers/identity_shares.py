@@ -25,6 +25,16 @@ def count_processes(cases: Sequence[str], cpus: int) -> int:
     return max(1, min(_MOST_PROCESSES, cpus // _CPUS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS))
 
 
+def count_early(cpus: int, *, is_narrowed: bool) -> int:
+    """How many processes of a tree may start before its cases are known.
+
+    Args:
+        cpus: of this machine.
+        is_narrowed: whether few cases are likely.
+    """
+    return 1 if is_narrowed else max(1, min(_MOST_PROCESSES, cpus // _CPUS_PER_PROCESS))
+
+
 def divide(cases: Sequence[str], processes: int) -> list[Cases]:
     """The cases in parts, in order; neighbouring cases of one test function stay together.
 

@@ -54,7 +54,8 @@ class ParallelSource:
             worker_gpus: CUDA_VISIBLE_DEVICES of each of several workers; empty for one worker that sees all GPUs.
             gpus: UUIDs of the visible GPUs; ranks get the first of them.
         """
-        self._starter = WorkerStarter(session, watch)
+        self._starter = WorkerStarter(session)
+        self._watch = watch
         self._collector = session.collector
         self._keep = session.keep
         self._canaries = session.canaries
@@ -194,7 +195,7 @@ class ParallelSource:
             while process.poll() is None:
                 states = [tail.advance(state) for tail, state in zip(tails, states, strict=True)]
                 running = [state.case for state in states if state.case]
-                self._starter.watch(
+                self._watch(
                     replace(
                         progress,
                         case=running[0] if running else "",

@@ -1,10 +1,13 @@
-"""Processes of an identity pass that get ready for cases which will be identified again, while others still run."""
+"""Processes of an identity pass that start before they are wanted.
+
+Some start while pytest still collects the tests, others while cases run that will be identified again.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker, call_off_all
@@ -15,7 +18,7 @@ _MOST_FOR_TREE = 3
 
 
 class SpareWorkers:
-    """At most three for each tree."""
+    """Processes without an assignment."""
 
     def __init__(self, start: Callable[[str], PrewarmedWorker], collector: Collector) -> None:
         """Starts none yet.
@@ -28,9 +31,32 @@ class SpareWorkers:
         self._collector = collector
         self._tried: Counter[str] = Counter()
         self._waiting: list[PrewarmedWorker] = []
+        self._early: list[PrewarmedWorker] = []
+        self._dismissed: list[PrewarmedWorker] = []
+
+    def start_early(self, trees: Sequence[str], number: int) -> None:
+        """Starts processes before it is known how many are wanted; none after one that cannot be started.
+
+        Args:
+            trees: of each of these, in turn.
+            number: how many of each.
+        """
+        with contextlib.suppress(CollectorError):
+            for _ in range(number):
+                for tree in trees:
+                    self._early.append(self._start(tree))
+
+    def dismiss_early(self) -> None:
+        """Has those of them end that nobody has taken."""
+        for worker in self._early:
+            worker.pipe.close()
+        self._dismissed += self._early
+        self._early = []
 
     def get_ready(self, wanted: Mapping[str, int], modules: Collection[str]) -> None:
         """Starts those that are missing, each one once, and has all import these modules while they wait.
+
+        At most three of each tree are started.
 
         Args:
             wanted: how many of each tree, with those that were started before.
@@ -55,13 +81,17 @@ class SpareWorkers:
         Raises:
             CollectorError: it cannot be started.
         """
-        there = (one for one in self._waiting if one.tree == tree and one.process.poll() is None)
-        if (worker := next(there, None)) is None:
-            return self._start(tree)
-        self._waiting.remove(worker)
-        return worker
+        for ready in (self._early, self._waiting):
+            for worker in ready:
+                if worker.tree == tree and worker.process.poll() is None:
+                    ready.remove(worker)
+                    return worker
+        return self._start(tree)
 
     def close(self) -> None:
-        """Ends those that nobody has taken."""
-        waiting, self._waiting = self._waiting, []
-        call_off_all(waiting, self._collector)
+        """Ends those that nobody has taken; others may be started after that."""
+        self.dismiss_early()
+        ended = [*self._waiting, *self._dismissed]
+        self._waiting, self._dismissed = [], []
+        self._tried.clear()
+        call_off_all(ended, self._collector)

@@ -63,7 +63,8 @@ class LiveSource:
             started: workers that other sources have started in the session's folder.
             measures_again: whether a process is measured once more if its record cannot be read.
         """
-        self._starter = WorkerStarter(session, watch, started=started)
+        self._starter = WorkerStarter(session, started=started)
+        self._watch = watch
         self._collector = session.collector
         self._keep = session.keep
         self._canaries = session.canaries
@@ -112,7 +113,7 @@ class LiveSource:
         try:
             with running.process:
                 running.release(assignment)
-                code = self._starter.follow(running, len(assignment.cases), self._look_ahead)
+                code = self._starter.follow(running, len(assignment.cases), self._watch, self._look_ahead)
             was_overdue, ended_s = running.process.was_overdue, time.monotonic()
             try:
                 record = self._read_record(folder, code, was_overdue=was_overdue)

@@ -69,14 +69,12 @@ class WorkerStarter:
 
     Attributes:
         session: what all workers have in common.
-        watch: is called whenever a worker has moved on.
         started: workers that have been started under this prefix.
     """
 
     def __init__(
         self,
         session: LiveSession,
-        watch: Callable[[Progress], None],
         *,
         launch: StartWorker | None = None,
         prefix: str = "run",
@@ -86,13 +84,11 @@ class WorkerStarter:
 
         Args:
             session: what all workers have in common.
-            watch: called whenever a worker has moved on.
             launch: starts a worker; the session's collector does where None.
             prefix: of the folders' names.
             started: workers that have been started under this prefix in the session's folder.
         """
         self.session = session
-        self.watch = watch
         self.started = started
         self._launch = launch or session.collector.start
         self._prefix = prefix
@@ -159,6 +155,7 @@ class WorkerStarter:
         self,
         running: PrewarmedWorker,
         total: int,
+        watch: Callable[[Progress], None],
         look_ahead: Callable[[Tail, Progress], None] = lambda _tail, _progress: None,
     ) -> int | None:
         """Waits for the worker's end and reports its progress.
@@ -166,6 +163,7 @@ class WorkerStarter:
         Args:
             running: has its assignment.
             total: cases in it.
+            watch: called whenever it has moved on.
             look_ahead: called with the worker's record and progress all the while, and once after its end.
 
         Returns:
@@ -177,7 +175,7 @@ class WorkerStarter:
         worker = FollowedWorker(running, total, self.session.limits)
         try:
             while worker.is_running:
-                self.watch(worker.advance())
+                watch(worker.advance())
                 look_ahead(worker.tail, worker.progress)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
