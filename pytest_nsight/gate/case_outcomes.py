@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pytest_nsight.gate.state import GateState, SerialisedReport, is_strict_xpass
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, first_line_of, last_attempt
+from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, FAILED_FIXTURE, first_line_of, last_attempt
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 _FAILED_BESIDE_OTHERS = "it failed beside other tests of its process"
@@ -110,7 +110,8 @@ def _list_settled(process: MeasuredProcess, cases: Sequence[str], doubts: Mappin
 def _list_harmed(process: MeasuredProcess, cases: Sequence[str], settled: Collection[str]) -> tuple[str, ...]:
     """The cases that failed by themselves, which one before them in their process may have caused.
 
-    Where pytest ended at a failure (`-x`), or all ranks did, the user's order and the failure stay.
+    Where pytest ended at a failure (`-x`), or all ranks did, the user's order and the failure stay. The failure of
+    a fixture that several tests share stays, too: pytest reports it with the last of them, which may pass alone.
     """
     manifest, lost = process.manifest, process.manifest.process_failure
     has_ended_early = process.end is ProcessEnd.COMPLETE and lost is None
@@ -118,7 +119,11 @@ def _list_harmed(process: MeasuredProcess, cases: Sequence[str], settled: Collec
         return ()
     behind_others = [case for case in manifest.started if case in cases][1:]
     unusable = {*settled, *([lost.case] if lost is not None else [])}
-    return tuple(case for case in behind_others if case not in unusable and _has_failed(manifest, case))
+    return tuple(
+        case
+        for case in behind_others
+        if case not in unusable and _has_failed(manifest, case) and not _has_failed_fixture(manifest, case)
+    )
 
 
 def _sort_complete(
@@ -221,6 +226,10 @@ def note_harmed(doubts: Mapping[str, str], manifest: Manifest, complete: Sequenc
 
 def _has_failed(manifest: Manifest, case: str) -> bool:
     return _any_failed(_list_reports(manifest, case))
+
+
+def _has_failed_fixture(manifest: Manifest, case: str) -> bool:
+    return any(FAILED_FIXTURE in report for report in last_attempt(_list_reports(manifest, case)))
 
 
 def _any_failed(reports: Sequence[SerialisedReport]) -> bool:

@@ -58,9 +58,17 @@ def explain_os_error(error: OSError) -> str:
     return f"{error.filename}: {reason}; check the path, and who may read and write it"
 
 
+def text_of(error: BaseException) -> str:
+    """The text of an exception, "" where its class, which may be anybody's, has none that can be had."""
+    try:
+        return str(error)
+    except Exception:
+        return ""
+
+
 def name_error(error: BaseException) -> str:
     """The class of an exception and the first line of its text, cut where it is long."""
-    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    line = next((line.strip() for line in text_of(error).splitlines() if line.strip()), "")
     return f"{type(error).__name__}: {line}"[:_MOST_CHARACTERS] if line else type(error).__name__
 
 

@@ -25,6 +25,8 @@ NEVER_CALLED = (
 """A warning, and the likely cause where nothing was launched."""
 EXPECTS_EXCEPTION = "nsight_expects_exception"
 """Of a report whose test is marked xfail for certain exceptions: a verdict is none of them."""
+FAILED_FIXTURE = "nsight_failed_fixture"
+"""Of a report whose teardown failed: the fixture of several tests that did, which the test itself need not use."""
 
 _LONGEST_S = 1e9
 _LATEST_S = 1e12

@@ -17,7 +17,6 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from _pytest.skipping import xfailed_key  # pytest has no public name for it
 
 from pytest_nsight.collectors.base import Identifier, Recorder
 from pytest_nsight.collectors.lookup import find_factory, make_identifier
@@ -25,7 +24,7 @@ from pytest_nsight.collectors.machine import cpu_name
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.protocol.job import Job
 from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
-from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, NEVER_CALLED, CaseWarning, Journal
+from pytest_nsight.protocol.manifest_events import NEVER_CALLED, CaseWarning, Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
 from pytest_nsight.worker.assigned_cases import AssignedCases
@@ -38,6 +37,7 @@ from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
 from pytest_nsight.worker.process_end import end_children
 from pytest_nsight.worker.process_health import ProcessHealthPlugin, find_closed_stream
+from pytest_nsight.worker.report_marks import ReportMarksPlugin
 
 PLUGIN_NAME = "nsight-worker"
 
@@ -127,16 +127,6 @@ class Worker:
             if name == "user_properties" or not _is_changed_by_json(value)
         }
         self._journal.write("report", case=report.nodeid, report=kept)
-
-    @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Marks the report of a test that is expected to fail with certain exceptions only."""
-        report = yield
-        # The mark whose condition holds.
-        expected = item.stash.get(xfailed_key, None)
-        if expected is not None and expected.raises is not None:
-            vars(report)[EXPECTS_EXCEPTION] = True
-        return report
 
     def _is_repetition(self, report: pytest.TestReport) -> bool:
         """Whether a round reports a subtest again that the first call, or an earlier round as failed, reported."""
@@ -233,7 +223,7 @@ def _plugins(
     job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromParent, identifier: Identifier | None
 ) -> list[object]:
     recorder = identifier or find_factory(job.collector).make_recorder(folder)
-    plugins = [OptionsPlugin(), LeakedStatePlugin(journal)]
+    plugins = [OptionsPlugin(), LeakedStatePlugin(journal), ReportMarksPlugin()]
     if job.ranks > 1:
         rounds, cases = open_barriers(folder.parent, job.rank, job.ranks)
         worker = Worker(job, journal, recorder, parent_pipe, rounds.wait)

@@ -14,7 +14,7 @@ from collections.abc import Generator
 
 import pytest
 
-from pytest_nsight.model.errors import name_error
+from pytest_nsight.model.errors import name_error, text_of
 from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.worker.measured_case import MeasuredRun
 
@@ -46,7 +46,8 @@ _TEXTS = (
 def is_device_error(error: BaseException) -> bool:
     """Whether an exception reports a failure of the device, not of the program on the host."""
     names = {one.__name__ for one in type(error).__mro__}
-    return bool(names & _TYPES) or any(text in str(error) for text in _TEXTS)
+    said = text_of(error)
+    return bool(names & _TYPES) or any(text in said for text in _TEXTS)
 
 
 class ProcessHealthPlugin:

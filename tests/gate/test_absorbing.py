@@ -15,7 +15,7 @@ from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case
 from pytest_nsight.protocol.job import Assignment
-from pytest_nsight.protocol.manifest_events import CaseFault
+from pytest_nsight.protocol.manifest_events import FAILED_FIXTURE, CaseFault
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 from tests.gate.processes import Machine, make_process
 
@@ -392,14 +392,29 @@ def test_the_case_that_made_its_process_unusable_is_tried_alone() -> None:
     assert [planned.assignment.cases for planned in state.pending] == [(last,), (HARMED,)]
 
 
+def at_shared_fixture(process: MeasuredProcess) -> MeasuredProcess:
+    """The same process, whose failure is that of a fixture of several tests."""
+    reports = [
+        replace(one, report={**one.report, FAILED_FIXTURE: "server"}) if one.report["outcome"] == "failed" else one
+        for one in process.manifest.reports
+    ]
+    return replace(process, manifest=replace(process.manifest, reports=tuple(reports)))
+
+
 @pytest.mark.parametrize(
     "process",
     [
         make_process(NAMES, failing=[FIRST]),
+        at_shared_fixture(make_process(NAMES, failing=[NAMES[-1]])),
         make_process(NAMES[:2], failing=[HARMED]),
         replace(make_process(NAMES, failing=[HARMED]), is_ranked=True),
     ],
-    ids=["the first of its process", "after which pytest ended", "on several ranks"],
+    ids=[
+        "the first of its process",
+        "of a fixture that several share",
+        "after which pytest ended",
+        "on several ranks",
+    ],
 )
 def test_a_failure_that_no_other_test_can_have_caused_or_that_ends_all_counts_at_once(
     process: MeasuredProcess,

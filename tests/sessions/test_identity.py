@@ -301,6 +301,22 @@ elif "collected" not in events():
         raise ImportError("broken")
 """
 
+SHARED_CASES = """
+@pytest.fixture(scope="module")
+def server():
+    yield
+    raise RuntimeError("server leaked 3 buffers")
+
+@pytest.mark.nsight
+def test_a_server(nsight, server):
+    nsight(launch)
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("n", range(3))
+def test_beside(nsight, n):
+    nsight(launch, n)
+"""
+
 PART_CASES = """
 @pytest.mark.nsight
 def test_step(nsight):
@@ -777,6 +793,25 @@ def test_of_two_trees_a_change_that_shows_behind_another_case_only_is_timed(
 
     assert checked.identical == {"test_behind[0]"}, checked.said
     assert "; argument 1: alignment 256 -> 16" in checked.sentences["test_behind[1]"], checked.sentences
+
+
+@pytest.mark.parametrize("trees", [1, 2])
+def test_the_failed_end_of_a_shared_fixture_is_an_error_where_all_is_identical(
+    gate: Gate, pytester: pytest.Pytester, trees: int
+) -> None:
+    path = pytester.path / "test_case.py"
+    sound = path.read_text() + SHARED_CASES.replace("raise", "RuntimeError or")
+    path.write_text(sound)
+    if trees == 1:
+        gate("--nsight-save", "--nsight-runs=3", "-k", "server or beside")
+    else:
+        commit_all(pytester.path)
+    path.write_text(sound.replace("RuntimeError or", "raise"))
+
+    checked = gate(*["--nsight-against=HEAD"][: trees - 1], "-k", "server or beside")
+
+    assert checked.code == 1
+    assert "server leaked 3 buffers" in checked.said
 
 
 @pytest.mark.parametrize("trees", [1, pytest.param(2, marks=long)])

@@ -40,6 +40,45 @@ def test_replaces(nsight, monkeypatch, name):
     result.assert_outcomes(passed=6)
 
 
+def test_an_exception_without_a_text_fails_its_test_alone(gate: Callable[..., pytest.RunResult]) -> None:
+    bad = """
+class Silent(Exception):
+    def __str__(self):
+        raise RuntimeError("no text")
+
+@pytest.mark.nsight
+def test_bad():
+    raise Silent()
+"""
+    result = gate("--nsight-save", "--nsight-runs=1", body=SOUND + bad)
+
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.no_fnmatch_line("*INTERNALERROR*")
+
+
+SHARED = """
+@pytest.fixture(scope="module")
+def server():
+    yield
+    raise RuntimeError("server leaked 3 buffers")
+
+@pytest.mark.nsight
+def test_uses(server):
+    square(torch.ones(100))
+"""
+
+
+def test_the_failed_end_of_a_shared_fixture_stays_an_error_whoever_comes_last(
+    gate: Callable[..., pytest.RunResult],
+) -> None:
+    # In the user's order the last test does not use the fixture, and would pass alone.
+    result = gate("--nsight-save", "--nsight-runs=1", "--maxfail=9", body=SHARED + SOUND)
+
+    result.assert_outcomes(passed=5, errors=1)
+    result.stdout.fnmatch_lines(["ERROR *test_sound?3* - RuntimeError: server leaked 3 buffers"])
+    result.stdout.no_fnmatch_line("*in a fresh process it does not*")
+
+
 def test_a_process_that_dies_after_its_last_test_passes_nothing(
     gate: Callable[..., pytest.RunResult], pytester: pytest.Pytester
 ) -> None:

@@ -1,0 +1,68 @@
+"""Which fixture's teardown raised, from the exception alone."""
+
+from __future__ import annotations
+
+import pytest
+
+PLUGIN = """
+from pytest_nsight.worker.report_marks import find_shared_fixtures
+
+def pytest_runtest_makereport(call):
+    if call.when == "teardown":
+        print("found", sorted(find_shared_fixtures(call.excinfo.value)))
+"""
+
+FIXTURES = """
+import pytest
+
+def ending(name, **scope):
+    @pytest.fixture(name=name, **scope)
+    def fixture(request):
+        yield
+        raise RuntimeError(name)
+    return fixture
+
+one_test = ending("one_test")
+whole_module, other_module = ending("whole_module", scope="module"), ending("other_module", scope="module")
+
+@pytest.fixture(scope="module")
+def sound():
+    yield
+
+@pytest.fixture
+def depending(sound):
+    yield
+    raise RuntimeError("depending")
+"""
+
+XUNIT = """
+class TestEnding:
+    def teardown_class(self):
+        raise RuntimeError("xunit")
+
+    def test(self):
+        pass
+"""
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        ("def test(one_test): pass", []),
+        ("def test(depending): pass", []),
+        ("def test(whole_module): pass", ["whole_module"]),
+        ("def test(one_test, whole_module): pass", ["whole_module"]),
+        ("def test(whole_module, other_module): pass", ["other_module", "whole_module"]),
+        (XUNIT, ["_xunit_setup_class_fixture_TestEnding"]),
+    ],
+    ids=["of one test", "depends on one that is shared", "shared", "of one test, and shared", "two", "xunit"],
+)
+def test_a_fixture_of_several_tests_whose_end_failed_is_named(
+    pytester: pytest.Pytester, test: str, found: list[str]
+) -> None:
+    pytester.makeconftest(PLUGIN)
+    pytester.makepyfile(FIXTURES + test)
+
+    ran = pytester.runpytest_inprocess("-s", "-p", "no:cacheprovider")
+
+    assert f"found {found}" in ran.stdout.str()
