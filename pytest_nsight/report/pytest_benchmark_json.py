@@ -19,7 +19,7 @@ from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report.declared_work import launches, reach_of
-from pytest_nsight.report.verdict_text import affected_by, fails, gated_metric, summary
+from pytest_nsight.report.verdict_text import affected_by, fails, gated_metric, shown_ns, summary
 
 _FORMAT = "5.3.1"
 """The version of pytest-benchmark whose format this is."""
@@ -93,6 +93,7 @@ def _ours(verdict: Verdict, runs: Sequence[RunSummary], result: SessionResult) -
     return {
         **_verdict(verdict, result),
         "metric": metric,
+        "now_ns": shown_ns(verdict),
         "comparison": _list_comparison(verdict.comparison) if verdict.comparison else None,
         "changes": [dataclasses.asdict(change) for change in verdict.changes],
         "launches": launches(verdict, result),

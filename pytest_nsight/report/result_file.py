@@ -59,8 +59,8 @@ class ResultEntry:
         fails: whether the verdict failed the test.
         sentence: why.
         metric: the gated duration, "" where no round was measured.
-        now_ns: the compared time; the median of all rounds where nothing was compared, None where no round was
-            measured.
+        now_ns: the typical time of the new runs; in files of older versions the median of all rounds where nothing
+            was compared. None where no round was measured.
         comparison: its numbers by name; empty where nothing was compared.
         environment: of the session.
         runs: of the session, oldest first.
@@ -132,8 +132,8 @@ def read_result(path: Path) -> Result:
 def _read_measured(benchmark: Mapping[str, Any]) -> ResultEntry:
     ours = benchmark["extra_info"]["nsight"]
     compared = ours["comparison"] or {}
-    # Where nothing was compared, the time is the median of the rounds, which this format keeps in seconds.
-    now_ns = compared.get("now_ns") or 1e9 * benchmark["stats"]["median"]
+    # Files of older versions have it only where something was compared; the rounds are in s.
+    now_ns = ours.get("now_ns") or compared.get("now_ns") or 1e9 * benchmark["stats"]["median"]
     runs = tuple(read_known(ResultRun, run) for run in ours["runs"])
     entry = read_known(ResultEntry, {**ours, "comparison": compared, "now_ns": now_ns, "runs": []})
     return replace(entry, runs=runs)

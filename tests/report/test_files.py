@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from pytest_benchmark.stats import Stats
 from pytest_nsight.model.verdicts import ShapeChange, VerdictKind
 from pytest_nsight.report import ci_formats, markdown, pytest_benchmark_json, verdict_text
 from pytest_nsight.report.pytest_benchmark_json import benchmark_stats
+from pytest_nsight.report.result_file import read_result
 from tests.report import canned
 
 
@@ -111,6 +113,17 @@ def test_ours_is_complete_under_extra_info() -> None:
     assert slower["runs"][0]["clocks"]["sm_mhz"] == 1980
     assert slower["structure"][0]["shape"]["grid"] == [4096, 1, 1]
     assert slower["environment"]["driver"] == "570.86.15"
+
+
+def test_the_time_of_a_case_is_its_typical_one_where_nothing_was_compared(tmp_path: Path) -> None:
+    result = canned.saved_only()
+    # Its rounds have another median.
+    typical = {verdict.subject.case: (verdict.now_ns or 0.0) * 0.9 for verdict in result.verdicts}
+    verdicts = tuple(replace(verdict, now_ns=typical[verdict.subject.case]) for verdict in result.verdicts)
+    file = tmp_path / "result.json"
+    file.write_text(pytest_benchmark_json.render(replace(result, verdicts=verdicts)), encoding="utf-8")
+
+    assert {entry.case: entry.now_ns for entry in read_result(file).entries} == typical
 
 
 def test_no_verdict_is_lost() -> None:
