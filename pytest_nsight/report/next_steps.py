@@ -68,9 +68,7 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult, root: st
     cases = list(dict.fromkeys(verdict.subject.case for verdict in verdicts if verdict.kind in _ACCEPTABLE))
     if not cases:
         return None
-    # The runs of another tree are of this session: there is no baseline to accept anything for.
-    own = {run.session for run in result.runs}
-    stored = [run for run in result.baseline_runs if run.subject.case in cases and run.session not in own]
+    stored = _list_stored(verdicts, cases, result)
     if not stored:
         return None
     newest = max(stored, key=lambda run: run.recorded)
@@ -94,6 +92,17 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult, root: st
         is_against_commit=is_known,
         caution=caution,
     )
+
+
+def _list_stored(verdicts: Sequence[Verdict], cases: Sequence[str], result: SessionResult) -> list[RunSummary]:
+    """The stored runs that the cases were compared with."""
+    # The runs of another tree are of this session: there is no baseline to accept anything for.
+    own = {run.session for run in result.runs}
+    stored = [run for run in result.baseline_runs if run.subject.case in cases and run.session not in own]
+    # Where sessions were joined, the runs of the older ones stand beside the baseline.
+    bases = [one.comparison.basis for one in verdicts if one.comparison is not None]
+    compared = {level.run for basis in bases if basis is not None for level in basis.runs if not level.is_new}
+    return [run for run in stored if not compared or run.run in compared]
 
 
 def describe_origin(runs: Sequence[RunSummary]) -> str:

@@ -12,6 +12,7 @@ from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.markdown import render
 from pytest_nsight.report.next_steps import plan_next_steps
 from tests.baselines.examples import CASE, run
+from tests.report import canned
 
 OTHER = "perf_tests/test_softmax.py::test_softmax[it's `one`]"
 
@@ -34,6 +35,21 @@ STORED = (
     run(1),
     dataclasses.replace(run(7), board="GPU-2222-3333-4444", reason="exact exp", commit="0a1b2c3d4e5f6a7b"),
 )
+
+
+def test_of_joined_sessions_the_baseline_is_what_the_case_was_compared_with() -> None:
+    levels = tuple(
+        dataclasses.replace(level, run=one.run, is_new=False)
+        for level, one in zip(canned.basis().runs, STORED, strict=False)
+    )
+    compared = canned.comparison(20_000, 1.07, 0.001, 1e-6, basis=canned.basis(runs=levels))
+    failed = dataclasses.replace(verdict(), comparison=compared)
+    result = session(failed, stored=(*STORED, dataclasses.replace(run(30), session="earlier", board="GPU-3333")))
+
+    steps = plan_next_steps(result.verdicts, result)
+
+    assert steps is not None
+    assert steps.origin.startswith("2 runs on 2 boards, the newest of 2026-03-01 from commit 0a1b2c3 on GPU-2222")
 
 
 @pytest.mark.parametrize("kind", [VerdictKind.REGRESSION, VerdictKind.STRUCTURE])
