@@ -55,6 +55,14 @@ class ReplaySource:
         self._next = 0
 
     @property
+    def session(self) -> str:
+        """The id of the recorded session, "" where no process has come as far as to write it."""
+        if self._identity_passes:
+            return self._identity_passes[0].manifest.session
+        journals = [path for run in self._folders for path in (run / FILE_NAME, *run.glob(f"*/{FILE_NAME}"))]
+        return next((read_manifest(path).session for path in journals if path.exists()), "")
+
+    @property
     def has_identities(self) -> bool:
         """Whether the session began with an identity pass."""
         return bool(self._identity_passes)

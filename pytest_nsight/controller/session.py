@@ -56,6 +56,7 @@ class NsightSession:
         self._collected = NOTHING_COLLECTED
         self._state: GateState | None = None
         self._stored: dict[str, StoredRuns] = {}
+        self._replayed = ""
 
     @property
     def folder(self) -> Path:
@@ -173,6 +174,8 @@ class NsightSession:
 
     def _replay(self, state: GateState, folder: Path) -> None:
         recording = ReplaySource(folder, for_save=self._settings.save)
+        self._stored.clear()
+        self._replayed = recording.session
         has_identities = recording.has_identities
         plan = plan_replay(self._settings, state.plan, recording.processes, has_identities=has_identities)
         self._state = run_loop(replace(state, plan=plan), recording, self._load, self._keep_state)
@@ -240,5 +243,6 @@ class NsightSession:
         if device not in self._stored:
             folder, model = self._settings.baselines, store.model_slug(device)
             found = store.load(folder, model, self._state.plan.case_ids)
-            self._stored[device] = StoredRuns(found.runs, load_failed_saves(folder, model))
+            stored = StoredRuns(found.runs, load_failed_saves(folder, model))
+            self._stored[device] = stored.without_session(self._replayed) if self._replayed else stored
         return self._stored[device]

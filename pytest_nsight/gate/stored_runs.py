@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pytest_nsight.baselines.comparability import ComparableRuns, find_comparable
 from pytest_nsight.baselines.failed_saves import FailedSave
+from pytest_nsight.judge.looks import SAVED_AT_ONCE
 from pytest_nsight.model.identity import READING, Identity
 from pytest_nsight.model.values import RunSummary, Subject
 
@@ -22,6 +23,20 @@ class StoredRuns:
         self.failed_saves: Mapping[str, FailedSave] = failed_saves or {}
         """Case -> its last save, where that failed."""
         self._comparable: dict[tuple[Subject, tuple[tuple[str, str], ...]], ComparableRuns] = {}
+        self._own: frozenset[Subject] = frozenset()
+
+    def without_session(self, session: str) -> StoredRuns:
+        """All but the runs of a session that is judged again: they would be compared with themselves.
+
+        Args:
+            session: its id.
+        """
+        others = {
+            subject: tuple(run for run in runs if run.session != session) for subject, runs in self._runs.items()
+        }
+        found = StoredRuns({subject: runs for subject, runs in others.items() if runs}, self.failed_saves)
+        found._own = frozenset(subject for subject, runs in others.items() if not runs)
+        return found
 
     @property
     def all(self) -> tuple[RunSummary, ...]:
@@ -42,9 +57,13 @@ class StoredRuns:
         return self._comparable[key]
 
     def explain_absent(self, subject: Subject) -> str:
-        """Why a subject has no runs, "" if that is unknown."""
+        """Why a subject has no runs, and what to do about it; "" if that is unknown."""
+        if subject in self._own:
+            return "the only stored runs are this session's own; judge a later session by them"
         failed = self.failed_saves.get(subject.case)
-        return failed.sentence if failed is not None else ""
+        if failed is None:
+            return ""
+        return f"{failed.sentence}; save {SAVED_AT_ONCE} runs with --nsight-save once that is mended"
 
     def newest_session(self, case: str) -> tuple[RunSummary, ...]:
         """The runs of the whole case that the last save stored, which are what was accepted, oldest first."""

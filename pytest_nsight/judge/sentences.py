@@ -140,7 +140,7 @@ def no_baseline(absent: str, against: str) -> str:
     if against:
         return f"{absent}; nothing to compare with"
     if absent:
-        return f"no baseline: {absent}; save {SAVED_AT_ONCE} runs with --nsight-save once that is mended"
+        return f"no baseline: {absent}"
     return f"no baseline of this test for this machine's model; save {SAVED_AT_ONCE} runs with --nsight-save"
 
 

@@ -63,7 +63,9 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "test_case.py").write_text(SUITE)
     (folder / "test_others.py").write_text(OTHERS)
     subprocess.run(["git", "init", "--quiet", str(top)], check=True)
-    gate(folder, "--nsight-save", "--nsight-runs=3", "-k", "test_work", "test_case.py")
+    gate(folder, "--nsight-save", "--nsight-runs=3", "--nsight-keep", "-k", "test_work", "test_case.py")
+    (saving,) = (path.parent for path in folder.glob(".nsight/*/kept"))
+    saving.rename(top.parent / "saving")
     # Beside other tests a time may look slower, and would be measured again.
     gate(folder, "--nsight-keep", "--nsight-runs=1", "-k", "test_work", "test_case.py")
     return top
@@ -94,6 +96,15 @@ def test_an_equal_tree_belongs_and_is_judged_by_its_own_baselines(copies: tuple[
     assert "OF THIS TREE: 3 files that its tests depend on have the hashes of the session" in result.stdout
     # Nothing is written where it is verified.
     assert not list(copies[1].rglob(".nsight"))
+
+
+def test_a_session_is_not_compared_with_what_it_has_saved_itself(copies: tuple[Path, Path], measured: Path) -> None:
+    result = verify((measured.parent / "saving", copies[1]))
+
+    said = " ".join(result.stdout.split())
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "2 without baseline" in said
+    assert "no baseline: the only stored runs are this session's own; judge a later session by them" in said
 
 
 @pytest.mark.parametrize(
