@@ -89,10 +89,15 @@ class LiveRuns:
 
     @property
     def worker_variables(self) -> dict[str, str]:
-        """Environment variables of workers whose CPU is what is measured."""
-        if not self.collector.times_cpu:
-            return {}
-        return cpu_variables(self._settings.cpu_threads, os.environ)
+        """Environment variables of all workers.
+
+        They set the threads of operators where the CPU is measured. Sets of texts have one order in every process
+        that runs a script, so that a loop over one makes the same calls.
+        """
+        found = cpu_variables(self._settings.cpu_threads, os.environ) if self.collector.times_cpu else {}
+        if self._settings.script is not None and "PYTHONHASHSEED" not in os.environ:
+            found["PYTHONHASHSEED"] = "0"
+        return found
 
     def start_early(self, ask_environment: Callable[[], Mapping[str, str]], *, is_narrowed: bool) -> None:
         """Starts processes of an identity pass, if one is likely, before its cases are known.

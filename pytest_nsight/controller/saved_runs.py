@@ -21,6 +21,7 @@ from pytest_nsight.gate.case_outcomes import find_own_failures
 from pytest_nsight.gate.identity_records import attach_identities
 from pytest_nsight.gate.saving import list_unfit, list_untimed, list_varying
 from pytest_nsight.gate.state import GateState
+from pytest_nsight.judge.structure import WHY_VARYING
 from pytest_nsight.judge.wording import write_other_metric
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.units import count, name_cases
@@ -184,8 +185,7 @@ def describe_unfit(state: GateState, saved: SavedRuns) -> list[str]:
     varying = [visible(subject.label) for subject in list_varying(state) if subject.case in saved.cases]
     if varying:
         notes.append(
-            f"poor baseline of {count(len(varying), 'case')} ({name_cases(varying)}): launches differ by run, so "
-            "later checks compare times alone; runs take the tests in other orders, and one test may change what "
-            "another one launches: let it undo that, and save again"
+            f"poor baseline of {count(len(varying), 'case')} ({name_cases(varying)}): later checks compare times "
+            f"alone, as launches differ by run: {WHY_VARYING}"
         )
     return notes

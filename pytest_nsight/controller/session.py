@@ -93,7 +93,7 @@ class NsightSession:
 
     @property
     def worker_variables(self) -> dict[str, str]:
-        """Environment variables of workers whose CPU is what is measured."""
+        """Environment variables of all workers, see `LiveRuns.worker_variables`."""
         return self._runs.worker_variables if self._runs is not None else {}
 
     @property

@@ -11,7 +11,7 @@ from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject, newest_
 from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.code_changes import describe_change
 from pytest_nsight.judge.judge import judge, suspects
-from pytest_nsight.judge.structure import vary_beyond_choices
+from pytest_nsight.judge.structure import WHY_VARYING, vary_beyond_choices
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_names
 from pytest_nsight.model.identity import DEVICE_METRICS, READING
@@ -162,8 +162,7 @@ def _describe_varying_baselines(subjects: Sequence[SubjectRuns]) -> str:
         return ""
     return (
         f"launches of {count(len(names), 'case')} ({write_names(names)}) are not compared, as those stored "
-        "differ by round or by run: at random, or because another test changes what is launched (let it undo "
-        "that, and save again)"
+        f"differ by round or by run: {WHY_VARYING}"
     )
 
 

@@ -568,6 +568,35 @@ def test_a_call_in_front_of_others_of_its_name_is_named_as_the_likely_cause(gate
     assert "bench.py::module (3 calls, 2 stored)" in " ".join(added.stdout.str().split())
 
 
+def test_a_call_that_could_not_be_saved_has_its_number_all_the_same(gate: Gate) -> None:
+    script = "import torch\nt = torch.ones(64)\ndo_bench(lambda: t + t)\ndo_bench(lambda: None)\n"
+    saved = gate("--nsight-collector=torch", "--nsight-runs=1", "--nsight-save", script=script)
+    assert "not saved: bench.py::module#2" in " ".join(saved.stdout.str().split())
+
+    checked = gate("--nsight-collector=torch", "--nsight-runs=1", script=script)
+
+    assert "calls of one name are numbered" not in " ".join(checked.stdout.str().split())
+
+
+def test_a_set_has_the_same_order_in_each_process(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONHASHSEED", raising=False)
+    names = " ".join("abcdefgh")
+    script = f"""
+for name in set("{names}".split()):
+    with open("order", "a") as file:
+        file.write(name)
+    do_bench(lambda: x + x)
+"""
+    gate(*CLOCK, "--nsight-runs=2", "--nsight-save", script=script)
+
+    # Of the first pass and two runs.
+    order = (pytester.path / "order").read_text()
+    assert sorted(order[:8]) == names.split()
+    assert order == 3 * order[:8]
+
+
 def test_a_conftest_that_ends_pytest_is_no_pass(gate: Gate, pytester: pytest.Pytester) -> None:
     pytester.makeconftest("import sys\nsys.exit(0)")
 

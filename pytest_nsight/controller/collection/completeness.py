@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.baselines import store
+from pytest_nsight.baselines.failed_saves import load_failed_saves
 from pytest_nsight.controller.collection.collection_record import FIXTURE, Collected
 from pytest_nsight.controller.collection.raised_calls import describe_stored
 from pytest_nsight.controller.collection.untested_files import describe_untested, write_prune
@@ -229,7 +230,9 @@ def find_gaps(settings: Settings, state: GateState, collected: Collected) -> Col
     sentences = describe_untested(collected.files, untested, folder)
     renumbered: tuple[str, ...] = ()
     if collected.scope and not settings.save:
-        before = [case for case in cases if case.rpartition("::")[0] == collected.scope]
+        # A call that could not be saved has its number all the same.
+        known = cases.union(load_failed_saves(settings.baselines, store.model_slug(state.device)))
+        before = [case for case in known if case.rpartition("::")[0] == collected.scope]
         renumbered = tuple(filter(None, [describe_renumbered(collected.known, before)]))
     # Nobody knows whether -k, -m or --nsight-affected would have chosen a test that was not collected.
     if collected.files.has_filter or settings.affected:
