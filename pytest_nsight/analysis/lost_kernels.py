@@ -6,10 +6,12 @@ program, and the hole like idle time.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from pytest_nsight.analysis.host_waits import flag_calls
-from pytest_nsight.model.api_calls import flag_captured, function_name, launches_one_kernel
+from pytest_nsight.model.api_calls import flag_captured, function_name, launches_kernel, launches_one_kernel
 from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import COMPUTE_KINDS, Flags, Trace
 from pytest_nsight.model.units import count
@@ -22,32 +24,53 @@ _MOST_NAMES = 3
 def note_lost_kernels(trace: Trace, details: LaunchDetails) -> tuple[str, ...]:
     """A sentence on launching calls without a kernel, none where each has one.
 
-    A call that a graph captured launches nothing, and a call of the driver may lie within one of the runtime: one
-    of them has the kernel. Kernels without a call may be those of calls without a kernel, and count as such.
     Whoever reads a recording says what else is missing from it: all kernels, or those of graphs.
 
     Args:
         trace: any trace.
         details: of its launches.
     """
-    if not any(shape.kind in COMPUTE_KINDS for shape in trace.shapes):
+    lacking = flag_without_kernel(trace, details, launches_one_kernel)
+    if not lacking.any():
         return ()
-    is_launching = flag_calls(trace, launches_one_kernel)
-    has_work = np.zeros(len(trace.calls), np.bool_)
-    has_work[details.call[details.call != NO_CALL]] = True
-    lacking = is_launching & ~has_work & ~flag_captured(trace.calls, trace.strings)
-    lacking &= ~_flag_near(trace, lacking, is_launching & has_work)
-    lost = int(lacking.sum()) - int((details.is_compute & (details.call == NO_CALL)).sum())
-    if lost <= 0:
-        return ()
+    lost = int(lacking.sum()) - _count_without_call(details)
     numbers = np.unique(trace.calls.name[lacking])[:_MOST_NAMES].tolist()
     names = ", ".join(dict.fromkeys(function_name(trace.strings[number]) for number in numbers))
-    launched = count(int(is_launching.sum()), "launch", "launches")
+    launched = count(int(flag_calls(trace, launches_one_kernel).sum()), "launch", "launches")
     note = (
         f"{lost:,} of {launched} ({names}) left no kernel in the recording: they failed, or their records were "
         "lost, and kernel times are too small; record again, and let the program wait for the device before it ends"
     )
     return (note,)
+
+
+def flag_without_kernel(
+    trace: Trace, details: LaunchDetails, is_launch: Callable[[str], bool] = launches_kernel
+) -> Flags:
+    """Which launching calls have no kernel in the recording, shape (calls,).
+
+    A call that a graph captured launches nothing, and a call of the driver may lie within one of the runtime: one
+    of them has the kernel. Kernels without a call may be those of calls without a kernel: where there are as many
+    of them, no call is flagged. Neither is one where no kernel was recorded at all.
+
+    Args:
+        trace: any trace.
+        details: of its launches.
+        is_launch: whether a call of this name launches; kernels and graphs of them unless given.
+    """
+    none = np.zeros(len(trace.calls), np.bool_)
+    if not any(shape.kind in COMPUTE_KINDS for shape in trace.shapes):
+        return none
+    is_launching = flag_calls(trace, is_launch)
+    has_work = none.copy()
+    has_work[details.call[details.call != NO_CALL]] = True
+    lacking = is_launching & ~has_work & ~flag_captured(trace.calls, trace.strings)
+    lacking &= ~_flag_near(trace, lacking, is_launching & has_work)
+    return lacking if int(lacking.sum()) > _count_without_call(details) else none
+
+
+def _count_without_call(details: LaunchDetails) -> int:
+    return int((details.is_compute & (details.call == NO_CALL)).sum())
 
 
 def _flag_near(trace: Trace, rows: Flags, others: Flags) -> Flags:

@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS
 from pytest_nsight.compare.changes import Change
 from pytest_nsight.compare.range_changes import RangeChange
-from pytest_nsight.model.units import count, durations, percent
+from pytest_nsight.model.units import count, durations, name_some, percent
+
+_TITLES = ("the baseline", "the optimized trace")
 
 
 def describe(row: Change, band: float) -> str:
@@ -57,6 +59,21 @@ def explain_no_interval(ranges: Sequence[RangeChange], steps: RangeChange | None
     found = f": {_count_ranges(steps)}" if steps else ""
     return (
         f"no change has an interval, as no range occurs at least {FEWEST_REPETITIONS} times in both traces{found}"
+    )
+
+
+def explain_missing(names: Sequence[str], lacks_kernels: tuple[bool, bool]) -> str:
+    """Why what holds launches without a kernel is INCONCLUSIVE, and what to do.
+
+    Args:
+        names: of the sum and of the ranges.
+        lacks_kernels: whether the baseline, and the optimized trace, lacks kernels.
+    """
+    titles = [title for title, lacks in zip(_TITLES, lacks_kernels, strict=True) if lacks]
+    again = "both" if len(titles) > 1 else titles[0]
+    return (
+        f"INCONCLUSIVE, as launches of {' and '.join(titles)} left no kernel and times are too small: "
+        f"{name_some(names)}; record {again} again, as the notes above say"
     )
 
 

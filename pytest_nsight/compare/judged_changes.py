@@ -12,6 +12,7 @@ from pytest_nsight.compare.change_sentences import (
     describe,
     describe_means,
     describe_sum,
+    explain_missing,
     explain_no_interval,
     explain_uncertain_sum,
     explain_unjudged_sum,
@@ -23,7 +24,7 @@ from pytest_nsight.model.units import name_some
 from pytest_nsight.model.verdicts import VerdictKind
 
 TOTALS = ("kernel time", "copy time", "operator time")
-_COPIES, _OPERATORS = TOTALS[1:]
+_KERNELS, _COPIES, _OPERATORS = TOTALS
 _MICROSECOND_NS = 1000
 _PART = 0.5
 """Of the band, which a range has to add to the whole."""
@@ -71,6 +72,7 @@ def judge_changes(
     totals: Sequence[Change],
     ranges: Sequence[RangeChange],
     launches: tuple[Mapping[str, int], Mapping[str, int]],
+    lacks_kernels: tuple[bool, bool],
     tick_ns: int,
     band: float,
 ) -> JudgedChanges:
@@ -95,11 +97,11 @@ def judge_changes(
         totals: those of TOTALS that the traces have.
         ranges: the ranges of both traces.
         launches: of each total, before and after.
+        lacks_kernels: whether launches left no kernel in each trace; what they belong to is INCONCLUSIVE.
         tick_ns: see `find_tick`; a smaller change of each launch is no change.
         band: change that counts, as a ratio.
     """
-    whole_ns = sum(row.before or 0 for row in totals)
-    whole_after_ns = sum(row.after or 0 for row in totals)
+    whole_ns, whole_after_ns = _sum_up(totals, lacks_kernels)
     limits = _Floors(band, tick_ns, (_PART * band * whole_ns, _PART * band * whole_after_ns))
     repeated = [change for change in ranges if change.row.low is not None]
     verdicts = {_key(change.row): verdict for change in ranges if (verdict := _judge_range(change, limits))}
@@ -110,12 +112,19 @@ def judge_changes(
     steps = next((change for change in ranges if min(change.count) > 0 and max(change.count) > 1), None)
     steps_ns = (steps.row.before or 0) * steps.count[0] if steps is not None else 0
     is_other_count = steps is not None and steps.count[0] != steps.count[1] and 2 * steps_ns > whole_ns
-    notes = [] if repeated else [explain_no_interval(ranges, steps)]
+    incomplete = [change for change in ranges if min(change.count) > 0 and any(change.lacks_kernels)]
+    is_repeated = bool(repeated) or any(min(change.count) >= FEWEST_REPETITIONS for change in incomplete)
+    notes = [] if is_repeated else [explain_no_interval(ranges, steps)]
+    if any(lacks_kernels):
+        notes.append(explain_missing([_KERNELS, *(change.row.name for change in incomplete)], lacks_kernels))
     for row in totals:
         old, new = (counts.get(row.name, 0) for counts in launches)
-        if repeated and row.name == _COPIES:
+        if is_repeated and row.name == _COPIES:
             continue
-        if old != new and steps is not None and (repeated or is_other_count):
+        if any(lacks_kernels) and row.name == _KERNELS:
+            verdicts[_key(row)] = VerdictKind.INCONCLUSIVE
+            continue
+        if old != new and steps is not None and (is_repeated or is_other_count):
             notes.append(explain_unjudged_sum(row.name, (old, new), noun, steps))
         elif row.before or row.after:
             verdict = _judge_sum(row, (old, new), limits)
@@ -134,6 +143,15 @@ def judge_changes(
     return JudgedChanges((*slower, *single), tuple(notes), verdicts)
 
 
+def _sum_up(totals: Sequence[Change], lacks_kernels: tuple[bool, bool]) -> tuple[float, float]:
+    """The device time of the whole in each trace; the larger one for both where kernels are missing.
+
+    Without its lost kernels a trace is too short, and too little would add half the band to it.
+    """
+    before, after = sum(row.before or 0 for row in totals), sum(row.after or 0 for row in totals)
+    return (max(before, after),) * 2 if any(lacks_kernels) else (before, after)
+
+
 def _key(row: Change) -> tuple[Group, str]:
     return row.group, row.name
 
@@ -143,6 +161,8 @@ def _judge_range(change: RangeChange, limits: _Floors) -> VerdictKind | None:
     row = change.row
     if row.before is None or row.after is None:
         return None
+    if any(change.lacks_kernels):
+        return VerdictKind.INCONCLUSIVE
     is_slower = _is_slower if row.low is not None else _is_slower_once
     if is_slower(change, limits):
         return VerdictKind.REGRESSION
@@ -223,7 +243,9 @@ def _describe_single(
     slower, unjudged = [], []
     for change in ranges:
         row = change.row
-        if row.low is not None or row.before is None or row.after is None or not _adds_to_whole(change, limits):
+        if row.low is not None or row.before is None or row.after is None or any(change.lacks_kernels):
+            continue
+        if not _adds_to_whole(change, limits):
             continue
         if verdicts.get(_key(row)) is not VerdictKind.REGRESSION:
             unjudged.append(row.name)

@@ -12,12 +12,14 @@ import numpy as np
 
 from pytest_nsight.analysis.display_names import label_names
 from pytest_nsight.analysis.host_waits import flag_waits
+from pytest_nsight.analysis.lost_kernels import flag_without_kernel
 from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS, find_leading_labels, find_outermost
 from pytest_nsight.analysis.range_tree import RangeTable, list_names
 from pytest_nsight.compare.changes import Change, Group, Quantity
 from pytest_nsight.judge.contrast import upper_quantile
 from pytest_nsight.judge.location import Floats
 from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.trace.attribution import attribute
 from pytest_nsight.trace.launch_table import LaunchDetails
 
 _MOST_BLOCKS = 20
@@ -33,14 +35,15 @@ class RangeChange:
     """The ranges with one label in both traces.
 
     Attributes:
-        row: of the table, with means; without an interval where one of the traces does not repeat them, or lacks
-            them.
+        row: of the table, with means; without an interval where one of the traces does not repeat them, lacks
+            them, or lacks kernels of them.
         count: how many of them each trace has.
         launches: how many kernels and copies they launch in each trace.
         has_kernels: whether they launch kernels, or operators, in both traces.
         least: the smallest ratio of one in the optimized trace to one of the baseline: to the one in its place if
             both traces have as many, to the longest if not; then the same with the traces exchanged. None where one
-            of the traces lacks them.
+            of the traces lacks them, or kernels of them.
+        lacks_kernels: whether launches of theirs left no kernel in each trace: their times are too small there.
     """
 
     row: Change
@@ -48,6 +51,7 @@ class RangeChange:
     launches: tuple[int, int]
     has_kernels: bool
     least: tuple[float, float] | None
+    lacks_kernels: tuple[bool, bool] = (False, False)
 
     @property
     def is_alike(self) -> bool:
@@ -67,6 +71,7 @@ class RangeChange:
             count=self.count[::-1],
             launches=self.launches[::-1],
             least=self.least[::-1] if self.least else None,
+            lacks_kernels=self.lacks_kernels[::-1],
         )
 
 
@@ -75,16 +80,23 @@ class _Repetitions:
     """The ranges with one label by order of start, shape (ranges,) each.
 
     Attributes:
-        device_ns: time of the kernels and copies of each, above 0 in one of them at least.
+        device_ns: time of the kernels and copies of each, above 0 in one of them at least, or kernels are missing.
         work: a number that is the same for two ranges that launch the same names equally often.
         launches: how many kernels and copies each has.
         kernels: how many kernels, graphs and operators.
+        missing: how many of its calls that launch left no kernel.
     """
 
     device_ns: Ints
     work: Ints
     launches: Ints
     kernels: Ints
+    missing: Ints
+
+    @property
+    def lacks_kernels(self) -> bool:
+        """Whether a kernel of one of them is not in the recording."""
+        return bool(self.missing.any())
 
 
 def compare_ranges(before: Trace, after: Trace) -> list[RangeChange]:
@@ -114,16 +126,17 @@ def _compare_label(label: str, before: _Repetitions | None, after: _Repetitions 
     count_old, count_new = (len(one.device_ns) if one else 0 for one in both)
     launches_old, launches_new = (int(one.launches.sum()) if one else 0 for one in both)
     row = Change.of(Group.RANGE, label, Quantity.TIME, old, new)
-    if before and after and min(count_old, count_new) >= FEWEST_REPETITIONS:
-        is_same_work = np.array_equal(before.work, after.work)
-        ends = (pair_interval if is_same_work else welch_interval)(before.device_ns, after.device_ns)
-        if ends is not None:
-            row = replace(row, low=ends[0], high=ends[1])
-    has_kernels = all(one is not None and one.kernels.any() for one in both)
+    lacks_kernels = before is not None and before.lacks_kernels, after is not None and after.lacks_kernels
     least = None
-    if before and after:
+    if before and after and not any(lacks_kernels):
+        if min(count_old, count_new) >= FEWEST_REPETITIONS:
+            is_same_work = np.array_equal(before.work, after.work)
+            ends = (pair_interval if is_same_work else welch_interval)(before.device_ns, after.device_ns)
+            if ends is not None:
+                row = replace(row, low=ends[0], high=ends[1])
         least = _least_ratio(before.device_ns, after.device_ns), _least_ratio(after.device_ns, before.device_ns)
-    return RangeChange(row, (count_old, count_new), (launches_old, launches_new), has_kernels, least)
+    has_kernels = all(one is not None and one.kernels.any() for one in both)
+    return RangeChange(row, (count_old, count_new), (launches_old, launches_new), has_kernels, least, lacks_kernels)
 
 
 def _least_ratio(before: Ints, after: Ints) -> float:
@@ -201,10 +214,11 @@ def _collect_labels(*traces: Trace) -> list[dict[str, _Repetitions]]:
     one more domain in one of them, or one level of ranges more, would make a range come and go.
     """
     labels = label_names(*(list_names(trace, _all_rows(trace))[0] for trace in traces))
-    tables = []
+    tables, missing = [], []
     for trace in traces:
         details = LaunchDetails.of(trace)
         tables.append(RangeTable.of(trace, details, flag_waits(trace, details), _all_rows(trace), labels))
+        missing.append(_count_missing(trace, details))
     counts: Counter[str] = Counter()
     for table in tables:
         for label, number in zip(table.labels, np.bincount(table.label).tolist(), strict=True):
@@ -214,7 +228,19 @@ def _collect_labels(*traces: Trace) -> list[dict[str, _Repetitions]]:
         for table in tables
         for number in np.flatnonzero(find_leading_labels(table, _in_order(counts, table))).tolist()
     }
-    return [_collect_repetitions(trace, table, leading) for trace, table in zip(traces, tables, strict=True)]
+    return [
+        _collect_repetitions(trace, table, leading, lost)
+        for trace, table, lost in zip(traces, tables, missing, strict=True)
+    ]
+
+
+def _count_missing(trace: Trace, details: LaunchDetails) -> Ints:
+    """How many calls of each range launch and left no kernel, shape (ranges,)."""
+    calls = trace.calls
+    rows = np.flatnonzero(flag_without_kernel(trace, details))
+    if not len(rows):
+        return np.zeros(len(trace.ranges), np.int64)
+    return attribute(trace, _all_rows(trace), calls.process[rows], calls.thread[rows], calls.start_ns[rows]).counts
 
 
 def _all_rows(trace: Trace) -> Ints:
@@ -225,7 +251,9 @@ def _in_order(counts: Mapping[str, int], table: RangeTable) -> Ints:
     return np.array([counts[label] for label in table.labels], np.int64)
 
 
-def _collect_repetitions(trace: Trace, table: RangeTable, leading: Collection[str]) -> dict[str, _Repetitions]:
+def _collect_repetitions(
+    trace: Trace, table: RangeTable, leading: Collection[str], missing: Ints
+) -> dict[str, _Repetitions]:
     costs = table.costs
     # One inside another of its label does not count again.
     outermost = np.flatnonzero(find_outermost(table))
@@ -239,8 +267,9 @@ def _collect_repetitions(trace: Trace, table: RangeTable, leading: Collection[st
         if label not in leading:
             continue
         rows = outermost[table.label[outermost] == number]
-        if device_ns[rows].any():
-            found[label] = _Repetitions(device_ns[rows], work[rows], launches[rows], costs.launches[rows])
+        if device_ns[rows].any() or missing[rows].any():
+            columns = (device_ns, work, launches, costs.launches, missing)
+            found[label] = _Repetitions(*(column[rows] for column in columns))
     return dict(sorted(found.items(), key=lambda item: -int(item[1].device_ns.sum())))
 
 

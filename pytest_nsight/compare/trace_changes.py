@@ -8,6 +8,7 @@ from dataclasses import replace
 from pytest_nsight.analysis.display_names import distinguish
 from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.limit_classes import RecordedProgram
+from pytest_nsight.analysis.lost_kernels import flag_without_kernel
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.timeline import TimeState
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
@@ -18,6 +19,7 @@ from pytest_nsight.compare.sources import TraceSource
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import percent
 from pytest_nsight.model.verdicts import VerdictKind
+from pytest_nsight.trace.launch_table import LaunchDetails
 
 BAND = 0.05
 """Traces of unchanged code differ by several percent, as clocks and caches differ between processes."""
@@ -50,10 +52,12 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
     ranges = compare_ranges(before.trace, after.trace)
     kernels = _compare_kernels(old, new)
     of_operators = before.trace.is_of_cpu and after.trace.is_of_cpu
+    lacks_kernels = _lacks_kernels(before.trace), _lacks_kernels(after.trace)
     judgement = judge_changes(
         [row for row in whole if row.name in TOTALS],
         ranges,
         launches=(_count_launches(before.trace, old), _count_launches(after.trace, new)),
+        lacks_kernels=lacks_kernels,
         tick_ns=find_tick(before.trace, after.trace),
         band=band,
     )
@@ -74,10 +78,14 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
             *quote_notes(before, (*before.trace.notes, *old.notes), after, (*after.trace.notes, *new.notes)),
             *judgement.notes,
             *_note_wall(whole, band),
-            *_note_kernels(kernels, "operators" if of_operators else "kernels"),
+            *_note_kernels(kernels, "operators" if of_operators else "kernels", lacks_kernels),
         ),
         of_operators=of_operators,
     )
+
+
+def _lacks_kernels(trace: Trace) -> bool:
+    return bool(flag_without_kernel(trace, LaunchDetails.of(trace)).any())
 
 
 def _with_verdict(row: Change, verdict: VerdictKind | None) -> Change:
@@ -189,8 +197,12 @@ def _note_wall(whole: Iterable[Change], band: float) -> tuple[str, ...]:
     )
 
 
-def _note_kernels(kernels: Iterable[Change], what: str) -> tuple[str, ...]:
+def _note_kernels(kernels: Iterable[Change], what: str, lacks_kernels: tuple[bool, bool]) -> tuple[str, ...]:
     gained = [row.name for row in kernels if row.before is None]
     lost = [row.name for row in kernels if row.after is None]
-    found = (("gained", gained), ("lost", lost))
-    return tuple(f"{what} {change}: {', '.join(names)}" for change, names in found if names)
+    found = (("gained", gained, "the baseline"), ("lost", lost, "the optimized trace"))
+    return tuple(
+        f"{what} {change}: {', '.join(names)}{f', unless {title} lacks their records' if lacks else ''}"
+        for (change, names, title), lacks in zip(found, lacks_kernels, strict=True)
+        if names
+    )
