@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
 from pytest_nsight.model.units import amount, duration, percent
-from pytest_nsight.report.escapes import visible
+from pytest_nsight.report.escapes import markdown_code, markdown_text, visible
 from pytest_nsight.report.table import Column, align
 
 _TITLES: Mapping[Group, str] = {
@@ -30,6 +30,8 @@ _OPERATOR_TITLES: Mapping[Group, str] = {
     Group.KERNEL: "Operators",
 }
 _HEADERS = ("metric", "baseline", "optimized", "change", "interval", "verdict")
+_NAMED = (Group.CASE, Group.RANGE, Group.KERNEL)
+"""What programs and tests have named: Markdown shows such names as code, whatever they hold."""
 _NARROWEST = 80
 FORMAT = 1
 
@@ -60,7 +62,7 @@ def render_text(changes: Changes, width: int, top: int) -> str:
 
 def render_markdown(changes: Changes, top: int) -> str:
     """The table as GitHub shows it, one part for each group."""
-    lines = [f"Baseline `{_escape(changes.before)}`, optimized `{_escape(changes.after)}`"]
+    lines = [f"Baseline {markdown_code(changes.before)}, optimized {markdown_code(changes.after)}"]
     for group, rows in _by_group(changes):
         lines += [
             "",
@@ -69,11 +71,10 @@ def render_markdown(changes: Changes, top: int) -> str:
             "| Metric | Baseline | Optimized | Change | Interval | Verdict |",
         ]
         lines.append("|---|---:|---:|---:|---:|---|")
-        lines += [f"| {' | '.join(_escape(cell) for cell in _cells(row))} |" for row in rows[:top]]
-    lines += ["", *(f"- {_escape(text)}" for text in changes.notes)] if changes.notes else []
-    lines += (
-        ["", *(f"- **REGRESSION** {_escape(text)}" for text in changes.regressions)] if changes.regressions else []
-    )
+        lines += [f"| {' | '.join(_markdown_cells(row))} |" for row in rows[:top]]
+    lines += ["", *(f"- {markdown_text(text)}" for text in changes.notes)] if changes.notes else []
+    failing = [f"- **REGRESSION** {markdown_text(text)}" for text in changes.regressions]
+    lines += ["", *failing] if failing else []
     return "\n".join(lines)
 
 
@@ -108,6 +109,11 @@ def _cells(row: Change) -> tuple[str, ...]:
     return (visible(row.name), *numbers, change, interval, row.verdict)
 
 
+def _markdown_cells(row: Change) -> tuple[str, ...]:
+    name, *rest = _cells(row)
+    return (markdown_code(name, is_in_table=True) if row.group in _NAMED else markdown_text(name), *rest)
+
+
 def _describe_missing(row: Change) -> str:
     if row.before is None:
         return "new" if row.after is not None else ""
@@ -122,11 +128,6 @@ def _number(value: float | None, quantity: Quantity) -> str:
     if quantity is Quantity.SHARE:
         return f"{100 * value:.1f} %"
     return amount(value, "B/s") if quantity is Quantity.RATE else f"{value:,.0f}"
-
-
-def _escape(text: str) -> str:
-    # Markdown takes <float> for a tag of HTML, and leaves it out.
-    return visible(text).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _plain(value: object) -> object:

@@ -18,6 +18,7 @@ from pytest_nsight.compare.compare_command import compare
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report import session_file
+from pytest_nsight.report.escapes import markdown_text
 from tests.judge.runs import make_runs, rounds_around
 from tests.trace.trace_builder import TraceBuilder
 
@@ -301,7 +302,8 @@ def test_the_command_fails_on_a_regression_in_every_format(
         texts[form] = capsys.readouterr().out
 
     assert "REGRESSION step#*: +39.7 %" in texts["text"]
-    assert "| step#\\* | " in texts["markdown"] or "| step#* | " in texts["markdown"]
+    assert "| `step#*` | " in texts["markdown"]
+    assert "- **REGRESSION** step#\\*: +39.7 %" in texts["markdown"]
     document = json.loads(texts["json"])
     assert document["regressions"][0].startswith("step#*")
     rows = list(csv.DictReader(io.StringIO(texts["csv"])))
@@ -320,7 +322,40 @@ def test_names_cannot_break_the_table(tmp_path: Path, capsys: pytest.CaptureFixt
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert all(line.count("|") - line.count("\\|") in (0, 7) for line in text.splitlines())
-    assert "&lt;half>" in text
+    assert "| `` `<half> `` | " in text
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("Block.__init__", "`Block.__init__`"),
+        ("a*b*c", "`a*b*c`"),
+        ("[fix](http://evil)", "`[fix](http://evil)`"),
+        ("~~x~~", "`~~x~~`"),
+        ("`tick`", "`` `tick` ``"),
+        ("a|b", "`a\\|b`"),
+        ("&lt;T&gt;", "`&lt;T&gt;`"),
+    ],
+)
+def test_markdown_shows_names_as_they_are(
+    tmp_path: Path, name: str, shown: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = []
+    for folder, kernel in (("before", f"{name}_gone"), ("after", "kernel")):
+        trace = TraceBuilder()
+        for at in range(0, 60_000, 10_000):
+            trace.range(name, at, at + 9000).launch(kernel, at + 100, at + 1100, api_at=at + 10)
+        (tmp_path / folder).mkdir()
+        paths.append(str(trace.write(tmp_path / folder / "a_b_*.sqlite")))
+
+    assert main(["compare", *paths, "--format", "markdown"]) == 0
+    text = capsys.readouterr().out
+    assert f"| {shown} | 1.00 us | 1.00 us |" in text
+    assert f"Baseline `{paths[0]}`, optimized `{paths[1]}`" in text
+    assert "| `kernel` | - | 6.00 us | new |" in text
+    assert f"- kernels lost: {markdown_text(name + '_gone')}" in text.splitlines()
+    # What is no name stays plain.
+    assert "| wall time | " in text
 
 
 @pytest.mark.parametrize("band", ["-1", "many", "nan", "inf"])
