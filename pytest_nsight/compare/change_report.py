@@ -8,10 +8,11 @@ import enum
 import io
 import json
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
 from pytest_nsight.model.units import amount, duration, percent
+from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.report.escapes import markdown_code, markdown_text, visible
 from pytest_nsight.report.table import Column, align
 
@@ -55,7 +56,7 @@ def render_text(changes: Changes, width: int, top: int) -> str:
         used = [column for column in columns if any(column.cells)]
         left_out = [f"{len(rows) - top} more rows, which a larger --top shows"] if len(rows) > top else []
         texts.append("\n".join([_titles(changes)[group], *align(used, width, ".."), *left_out]))
-    sentences = [*changes.notes, *(f"REGRESSION {text}" for text in changes.regressions)]
+    sentences = [*changes.notes, *(f"{kind.value} {text}" for kind, text in _failing(changes))]
     texts += ["\n".join(line for text in sentences for line in textwrap.wrap(visible(text), width))]
     return "\n\n".join(filter(None, texts))
 
@@ -73,7 +74,7 @@ def render_markdown(changes: Changes, top: int) -> str:
         lines.append("|---|---:|---:|---:|---:|---|")
         lines += [f"| {' | '.join(_markdown_cells(row))} |" for row in rows[:top]]
     lines += ["", *(f"- {markdown_text(text)}" for text in changes.notes)] if changes.notes else []
-    failing = [f"- **REGRESSION** {markdown_text(text)}" for text in changes.regressions]
+    failing = [f"- **{kind.value}** {markdown_text(text)}" for kind, text in _failing(changes)]
     lines += ["", *failing] if failing else []
     return "\n".join(lines)
 
@@ -91,6 +92,10 @@ def render_csv(changes: Changes) -> str:
     for row in changes.rows:
         writer.writerow({name: _plain(value) for name, value in dataclasses.asdict(row).items()})
     return text.getvalue().rstrip("\n")
+
+
+def _failing(changes: Changes) -> Iterator[tuple[VerdictKind, str]]:
+    return zip(changes.failing, changes.regressions, strict=True)
 
 
 def _titles(changes: Changes) -> Mapping[Group, str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import enum
 from dataclasses import dataclass, replace
 
+from pytest_nsight.model.verdicts import VerdictKind
+
 
 class Quantity(enum.Enum):
     """What a number in the table is."""
@@ -72,7 +74,8 @@ class Changes:
         before: what the baseline is called.
         after: what the optimized recording is called.
         rows: the table, group by group.
-        regressions: one sentence for each regression.
+        regressions: one sentence for each verdict that makes the command fail.
+        failing: the verdict of each of these sentences.
         notes: sentences for the reader.
         of_operators: whether both are traces of a CPU, whose operators stand for kernels.
     """
@@ -81,5 +84,6 @@ class Changes:
     after: str
     rows: tuple[Change, ...]
     regressions: tuple[str, ...] = ()
+    failing: tuple[VerdictKind, ...] = ()
     notes: tuple[str, ...] = ()
     of_operators: bool = False

@@ -39,6 +39,7 @@ def compare_runs(before: RunSource, after: RunSource, band: float | None) -> Cha
         family=family,
         canaries=[_pair(subject, policies[subject], before, after) for subject in shared if subject.is_canary],
     )
+    failing = [verdict for verdict in verdicts if verdict.kind.fails]
     alone = [
         _row_of_one(subject, policies[subject].metric, before.runs.get(subject, ()), after.runs.get(subject, ()))
         for subject in sorted({*before.runs, *after.runs} - set(shared))
@@ -49,7 +50,8 @@ def compare_runs(before: RunSource, after: RunSource, band: float | None) -> Cha
         before=before.title,
         after=after.title,
         rows=(*(_row(verdict, policies[verdict.subject].metric) for verdict in verdicts), *alone),
-        regressions=tuple(verdict.sentence for verdict in verdicts if verdict.kind.fails),
+        regressions=tuple(verdict.sentence for verdict in failing),
+        failing=tuple(verdict.kind for verdict in failing),
         notes=(f"only in {before.title}: {', '.join(missing)}",) if missing else (),
     )
 

@@ -73,6 +73,7 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
         after=after.title,
         rows=tuple(_with_verdict(row, judgement.verdicts.get((row.group, row.name))) for row in rows),
         regressions=judgement.regressions,
+        failing=(VerdictKind.REGRESSION,) * len(judgement.regressions),
         notes=(
             *describe_boards(before, after),
             *quote_notes(before, (*before.trace.notes, *old.notes), after, (*after.trace.notes, *new.notes)),

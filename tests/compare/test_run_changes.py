@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
+from pytest_nsight.compare.change_report import render_json, render_markdown, render_text
 from pytest_nsight.compare.run_changes import compare_runs
 from pytest_nsight.compare.sources import RunSource
 from pytest_nsight.gate.judging import judge_state
@@ -49,6 +51,25 @@ def test_a_pair_of_runs_gets_the_verdict_of_the_gate(
     assert verdict.kind is kind
     assert [row.verdict for row in changes.rows] == [kind.value]
     assert changes.regressions == ((verdict.sentence,) if kind.fails else ())
+    assert changes.failing == ((kind,) if kind.fails else ())
+
+
+@pytest.mark.parametrize(
+    ("shapes", "factor", "word"), [(uses("unfused", "kernels"), 1.0, "STRUCTURE"), (TILE, 1.1, "REGRESSION")]
+)
+def test_a_failing_case_has_the_word_of_its_verdict_before_its_sentence(
+    shapes: tuple[ShapeUse, ...], factor: float, word: str
+) -> None:
+    before = RunSource("before", {SUBJECT: make_runs(wobble(20_000, 5), "old", shapes=TILE)})
+    after = RunSource("after", {SUBJECT: make_runs(wobble(20_000 * factor, 5), "new", shapes=shapes)})
+    changes = compare_runs(before, after, None)
+
+    (sentence,) = changes.regressions
+    assert [line for line in render_text(changes, 1000, 15).splitlines() if sentence in line] == [
+        f"{word} {sentence}"
+    ]
+    assert f"\n- **{word}** " in render_markdown(changes, 15)
+    assert json.loads(render_json(changes))["failing"] == [word]
 
 
 def test_runs_that_other_programs_disturbed_are_left_out_of_both_sides_alike() -> None:
