@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.host_waits import flag_calls, is_copy_call
+from pytest_nsight.analysis.host_waits import is_copy_call
 from pytest_nsight.analysis.intervals import Axis, TimeSet
-from pytest_nsight.model.api_calls import launches_one_kernel
+from pytest_nsight.model.api_calls import flag_calls, launches_one_kernel
 from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL

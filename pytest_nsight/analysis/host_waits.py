@@ -7,7 +7,6 @@ returns before most of the copy is done. Copies between pinned memory and device
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.analysis.range_tree import RangeTable
-from pytest_nsight.model.sorted_keys import distinct
+from pytest_nsight.model.api_calls import flag_calls
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.attribution import NO_CALL
@@ -33,21 +32,6 @@ def is_synchronisation(name: str) -> bool:
 def is_copy_call(name: str) -> bool:
     """Whether a CUDA call of this name copies, and may wait for the copy."""
     return "Memcpy" in name
-
-
-def flag_calls(trace: Trace, is_wanted: Callable[[str], bool]) -> Flags:
-    """Which calls have a name that fits, shape (calls,). A trace may have a million names of ranges, few of calls.
-
-    Args:
-        trace: the trace.
-        is_wanted: whether a name fits.
-    """
-    numbers = distinct(trace.calls.name)
-    if not len(numbers):
-        return np.zeros(0, np.bool_)
-    fits = np.zeros(int(numbers[-1]) + 1, np.bool_)
-    fits[numbers] = [is_wanted(trace.strings[number]) for number in numbers.tolist()]
-    return fits[trace.calls.name]
 
 
 def flag_waits(trace: Trace, details: LaunchDetails) -> Flags:

@@ -38,8 +38,8 @@ from pytest_nsight.analysis.gap_launches import (
     find_threads_before,
     find_waits,
 )
-from pytest_nsight.analysis.host_waits import flag_calls
 from pytest_nsight.analysis.intervals import Axis, TimeSet
+from pytest_nsight.model.api_calls import flag_calls
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails

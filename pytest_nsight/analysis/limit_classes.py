@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.host_waits import flag_calls
+from pytest_nsight.model.api_calls import flag_calls
 from pytest_nsight.model.trace import OWN_DOMAIN, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails

@@ -23,7 +23,6 @@ from pytest_nsight.analysis.kernel_use import (
     tabulate_kernels,
 )
 from pytest_nsight.analysis.limit_classes import RecordedProgram
-from pytest_nsight.analysis.lost_kernels import note_lost_kernels
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics
 from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges, find_leading_labels, find_outermost
 from pytest_nsight.analysis.range_notes import note_helpers, note_overlaps
@@ -35,6 +34,7 @@ from pytest_nsight.analysis.timeline import DeviceWork, Timeline, TimeState, bui
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.model.units import count
 from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.lost_kernels import note_lost_kernels
 from pytest_nsight.trace.nesting import NO_PARENT
 from pytest_nsight.trace.unattributed import UnattributedLaunches, find_unattributed, note_lost_calls
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_nsight.analysis.host_waits import flag_calls
 from pytest_nsight.compare.sources import TraceSource
-from pytest_nsight.model.api_calls import launches_one_kernel
+from pytest_nsight.model.api_calls import flag_calls, launches_one_kernel
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import COMPUTE_KINDS, Trace
 from pytest_nsight.model.units import count

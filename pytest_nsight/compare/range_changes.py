@@ -12,7 +12,6 @@ import numpy as np
 
 from pytest_nsight.analysis.display_names import label_names
 from pytest_nsight.analysis.host_waits import flag_waits
-from pytest_nsight.analysis.lost_kernels import flag_without_kernel
 from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS, find_leading_labels, find_outermost
 from pytest_nsight.analysis.range_tree import RangeTable, list_names
 from pytest_nsight.compare.changes import Change, Group, Quantity
@@ -21,6 +20,7 @@ from pytest_nsight.judge.location import Floats
 from pytest_nsight.model.trace import Ints, Trace
 from pytest_nsight.trace.attribution import attribute
 from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.lost_kernels import flag_without_kernel
 
 _MOST_BLOCKS = 20
 """Schmeiser (1982) finds that 10 to 30 batches do, whatever the number of observations."""

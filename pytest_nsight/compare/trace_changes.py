@@ -8,7 +8,6 @@ from dataclasses import replace
 from pytest_nsight.analysis.display_names import distinguish
 from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.limit_classes import RecordedProgram
-from pytest_nsight.analysis.lost_kernels import flag_without_kernel
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.timeline import TimeState
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
@@ -20,6 +19,7 @@ from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import percent
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.lost_kernels import flag_without_kernel
 
 BAND = 0.05
 """Traces of unchanged code differ by several percent, as clocks and caches differ between processes."""

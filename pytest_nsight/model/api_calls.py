@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from pytest_nsight.model.trace import Calls, Flags
+from pytest_nsight.model.sorted_keys import distinct
+from pytest_nsight.model.trace import Calls, Flags, Trace
 
 
 def launches_kernel(call: str) -> bool:
@@ -31,6 +32,21 @@ def function_name(name: str) -> str:
     """The name of a function of CUDA's API without "_v3020", the version that nsys and CUPTI append."""
     head, separator, version = name.rpartition("_v")
     return head if separator and version.isdecimal() else name
+
+
+def flag_calls(trace: Trace, is_wanted: Callable[[str], bool]) -> Flags:
+    """Which calls have a name that fits, shape (calls,). A trace may have a million texts, few of them of calls.
+
+    Args:
+        trace: the trace.
+        is_wanted: whether a name fits.
+    """
+    numbers = distinct(trace.calls.name)
+    if not len(numbers):
+        return np.zeros(0, np.bool_)
+    fits = np.zeros(int(numbers[-1]) + 1, np.bool_)
+    fits[numbers] = [is_wanted(trace.strings[number]) for number in numbers.tolist()]
+    return fits[trace.calls.name]
 
 
 def flag_captured(calls: Calls, strings: Sequence[str]) -> Flags:

@@ -16,6 +16,7 @@ from pytest_nsight.trace.attribution import Membership, attribute
 from pytest_nsight.trace.descendants import find_workers_of_events
 from pytest_nsight.trace.launch_table import MOST_PAIRS, LaunchDetails, measure_launches
 from pytest_nsight.trace.launches_by_time import Rounds
+from pytest_nsight.trace.lost_kernels import count_by_range
 from pytest_nsight.trace.unattributed import (
     UnattributedLaunches,
     find_unattributed,
@@ -40,7 +41,7 @@ class Measured:
             end, "gap_ns" is span less busy. "copy_ns", "copied_bytes" and "copies" are of memory copies and sets.
             "sync_ns" is host time in synchronisation calls, "launch_ns" host time in the calls that launched
             kernels and graphs, "wall_ns" the length of the range. "launches" counts kernels, graphs and
-            operators.
+            operators, "lost" calls that launched a kernel which is not in the recording.
         kernels: one row for each pair of a range and a shape launched in it, copies included, in order of
             range and first start: "range" (row of ``ranges``), "shape" (index into ``shapes``), "count",
             "total_ns", "first_start_ns".
@@ -98,6 +99,7 @@ def measure(
     ]
     table, kernels = (_concatenate(list(columns)) for columns in zip(*blocks, strict=True))
     table["sync_ns"] = _sum_synchronisation(trace, rows)
+    table["lost"] = count_by_range(trace, details, rows)
     covered = np.zeros(len(trace.launches), np.bool_)
     covered[launched] = members.covered
     unattributed = find_unattributed(trace, ~covered, details.is_placed, details.duration_ns)

@@ -53,6 +53,7 @@ def summarise(
     seen = own.reset_index(names="row").drop_duplicates("id").set_index("id")
     # Asked for each round of each case: a look-up in a table of pandas takes a hundred times as long.
     row_of = dict(zip(seen.index.tolist(), seen["row"].tolist(), strict=True))
+    lost_of = dict(zip(seen.index.tolist(), seen["lost"].tolist(), strict=True))
     table = RangeSumTable(measured.ranges, measured.kernels)
     rounds: dict[str, list[Round]] = {}
     for one in manifest.rounds:
@@ -68,6 +69,9 @@ def summarise(
             of_all = f"of {len(own_rounds)} rounds"
             lost = count(missing, f"{of_all} is missing", f"{of_all} are missing")
             problems[case] = f"{lost} from the trace: {reason}"
+            continue
+        if unrecorded := [lost_of[one.id] for one in own_rounds if lost_of[one.id]]:
+            problems[case] = _explain_lost(sum(unrecorded), len(unrecorded), len(own_rounds), damage)
             continue
         sums = {
             part: {round_id: table.add_up([row_of[id_] for id_ in ids]) for round_id, ids in groups.items()}
@@ -86,6 +90,16 @@ def summarise(
             for part, by_round in sums.items()
         ]
     return tuple(summaries), problems
+
+
+def _explain_lost(launches: int, rounds: int, of_rounds: int, damage: str) -> str:
+    """Why a case has too little time: kernels of its rounds are not in the trace."""
+    reason = damage or (
+        "they failed, or the profiler lost their records; check the test for launches that fail "
+        "(CUDA_LAUNCH_BLOCKING=1), or measure again"
+    )
+    where = f"in {rounds} of {count(of_rounds, 'round')}"
+    return f"{count(launches, 'launch', 'launches')} {where} left no kernel in the trace: {reason}"
 
 
 def _add_replayed(

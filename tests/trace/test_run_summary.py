@@ -69,6 +69,24 @@ def test_parts_of_a_replayed_graph_are_subjects_of_the_rounds_that_replay_it(sum
     assert [(use.shape.name, use.count) for use in found["mlp"].shapes] == [("c", 2)]
 
 
+@pytest.mark.parametrize("in_round", [False, True], ids=["between rounds", "in a round"])
+def test_a_case_whose_rounds_lack_kernels_of_launches_is_not_summarised(tmp_path: Path, in_round: bool) -> None:
+    trace = TraceBuilder()
+    for at in (100, 200, 300):
+        trace.range("test_x", at, at + 90, payload=at).launch("k", at + 20, at + 60, api_at=at + 10)
+    trace.call("cudaLaunchKernel_v7000", 250 if in_round else 292, 295)
+    read_trace = read(trace.write(tmp_path / "trace.sqlite"))
+
+    found, problems = summarise(manifest((), (), ()), measure(read_trace))
+
+    if in_round:
+        assert not found
+        assert problems[CASE].startswith("1 launch in 1 of 3 rounds left no kernel in the trace: they failed, or")
+    else:
+        assert [summary.rounds["kernel"] for summary in found] == [(40, 40, 40)]
+        assert not problems
+
+
 def test_a_part_that_is_both_replayed_and_launched_in_a_round_is_both_together(summaries):
     trace = graph_in_rounds()
     for at in (100, 200):

@@ -10,12 +10,17 @@ from collections.abc import Callable
 
 import numpy as np
 
-from pytest_nsight.analysis.host_waits import flag_calls
-from pytest_nsight.model.api_calls import flag_captured, function_name, launches_kernel, launches_one_kernel
+from pytest_nsight.model.api_calls import (
+    flag_calls,
+    flag_captured,
+    function_name,
+    launches_kernel,
+    launches_one_kernel,
+)
 from pytest_nsight.model.sorted_keys import rank_groups
-from pytest_nsight.model.trace import COMPUTE_KINDS, Flags, Trace
+from pytest_nsight.model.trace import COMPUTE_KINDS, Flags, Ints, Trace
 from pytest_nsight.model.units import count
-from pytest_nsight.trace.attribution import NO_CALL
+from pytest_nsight.trace.attribution import NO_CALL, attribute
 from pytest_nsight.trace.launch_table import LaunchDetails
 
 _MOST_NAMES = 3
@@ -91,3 +96,16 @@ def _flag_near(trace: Trace, rows: Flags, others: Flags) -> Flags:
         is_around = (calls.start_ns[own] <= calls.start_ns[after]) & (calls.end_ns[after] <= calls.end_ns[own])
         found[own] = is_inside | is_around
     return found
+
+
+def count_by_range(trace: Trace, details: LaunchDetails, rows: Ints) -> Ints:
+    """Launches of single kernels that left none in the recording, by range, shape (ranges,).
+
+    Args:
+        trace: any trace.
+        details: of its launches.
+        rows: shape (ranges,), rows of ``trace.ranges``.
+    """
+    calls, lost = trace.calls, np.flatnonzero(flag_without_kernel(trace, details, launches_one_kernel))
+    members = attribute(trace, rows, calls.process[lost], calls.thread[lost], calls.start_ns[lost])
+    return members.counts
