@@ -11,7 +11,7 @@ from pytest_nsight.analysis.host_calls import find_waiting
 from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import Flags, Trace, TraceDevice
+from pytest_nsight.model.trace import UNKNOWN_PROCESS, Flags, Trace, TraceDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class DeviceUse:
 
     Attributes:
         device: the board.
+        processes: those that launched something on it, sorted; empty where the recording does not say.
         wall_ns: length of the window. Busy and idle time add up to it.
         kernel_ns: time during which at least one kernel runs.
         copy_ns: time during which at least one copy or set runs.
@@ -30,6 +31,7 @@ class DeviceUse:
     """
 
     device: TraceDevice
+    processes: tuple[int, ...]
     wall_ns: int
     kernel_ns: int
     copy_ns: int
@@ -71,6 +73,7 @@ def measure_devices(trace: Trace, waits: Flags, timeline: Timeline, window: Time
         uses.append(
             DeviceUse(
                 device=device,
+                processes=tuple(sorted(owners - {UNKNOWN_PROCESS})),
                 wall_ns=wall_ns[line],
                 kernel_ns=kernel_ns[line],
                 copy_ns=copy_ns[line],

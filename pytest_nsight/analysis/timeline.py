@@ -6,7 +6,7 @@ The states of a device partition the wall time, so their lengths add up to it ex
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -63,7 +63,8 @@ class Timeline:
 
     Attributes:
         axis: one line for each device.
-        devices: the board of each line; one that the recording does not identify has no uuid.
+        devices: the board of each line; one that the recording does not identify has no uuid. Its process is the
+            one that used it, None for several; its ordinal is the largest of those under which they did.
         device: shape (launches,), line of each launch.
         communicates: shape (launches,), whether each launch is a kernel that communicates.
         sets: shape (launches,), whether each launch sets memory.
@@ -175,13 +176,30 @@ def _number_devices(trace: Trace) -> tuple[Ints, tuple[TraceDevice, ...]]:
     """The line of each launch, and the board of each line."""
     launches = trace.launches
     board = find_boards(trace, np.arange(len(launches)))
-    place, _ = rank_groups(launches.process, launches.device.astype(np.int64))
+    place, places = rank_groups(launches.process, launches.device.astype(np.int64))
     key = np.where(board == UNKNOWN_BOARD, _UNNAMED + place, board)
     values, lines = rank_values(key)
-    first = np.zeros(len(values), np.int64)
-    first[lines[::-1]] = np.arange(len(lines))[::-1]
-    devices = []
-    for value, row in zip(values.tolist(), first.tolist(), strict=True):
-        process, ordinal = int(launches.process[row]), int(launches.device[row])
-        devices.append(trace.devices[value] if value < _UNNAMED else describe_board(trace, process, ordinal))
-    return lines, tuple(devices)
+    first = np.zeros(places, np.int64)
+    first[place[::-1]] = np.arange(len(place))[::-1]
+    used: dict[int, list[tuple[int, int]]] = {}
+    for row in first.tolist():
+        used.setdefault(int(lines[row]), []).append((int(launches.process[row]), int(launches.device[row])))
+    return lines, tuple(_describe_line(trace, value, used[line]) for line, value in enumerate(values.tolist()))
+
+
+def _describe_line(trace: Trace, number: int, places: Sequence[tuple[int, int]]) -> TraceDevice:
+    """The board of a line.
+
+    Args:
+        trace: the trace.
+        number: index into its devices; what the recording does not identify has a larger one.
+        places: process and ordinal under which something ran on it.
+    """
+    if len(places) == 1:
+        ((process, ordinal),) = places
+        board = describe_board(trace, process, ordinal)
+        # Another process may have been the first to list the board, under a number of its own.
+        is_numbered_alike = number < _UNNAMED and trace.devices[number].process is None
+        return board if is_numbered_alike else replace(board, process=process, ordinal=ordinal)
+    # CUDA_VISIBLE_DEVICES hides boards, which makes numbers smaller: the largest is of who sees the most.
+    return replace(trace.devices[number], process=None, ordinal=max(ordinal for _, ordinal in places))

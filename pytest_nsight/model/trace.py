@@ -27,6 +27,9 @@ OWN_DOMAIN = "pytest_nsight"
 ANY_THREAD = -1
 """Thread of a range that is bound to no thread (NVTX start/end ranges)."""
 
+UNKNOWN_PROCESS = 0
+"""Process of what the tool recorded without one; no program has this id."""
+
 SHARED_CORRELATION = -(2**40)
 """Correlation of a launch whose own id calls of several processes have, so that its call is unknown."""
 

@@ -15,7 +15,7 @@ from pytest_nsight.analysis.range_work import DeclaredRangeWork
 from pytest_nsight.analysis.round_clocks import RoundClocks
 from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.model.sorted_keys import distinct, rank_groups
-from pytest_nsight.model.trace import Trace
+from pytest_nsight.model.trace import UNKNOWN_PROCESS, Trace
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.show.kernel_tables import (
     tabulate_captured,
@@ -146,7 +146,8 @@ def describe(trace: Trace, width: int) -> str:
     if trace.is_of_cpu:
         sizes = [count(len(trace.launches), "call") + " of operators on the CPU", ranges]
     tables = (trace.launches, trace.ranges, trace.calls)
-    processes = {process for table in tables for process in distinct(table.process).tolist()}
+    found = {process for table in tables for process in distinct(table.process).tolist()}
+    processes = found - {UNKNOWN_PROCESS} or found
     length = f" over {duration(span)}" if (span := _measure_span(trace)) else ""
     lines = [
         f"{printable(trace.tool) or 'Nsight Systems, version unknown'}{_describe_date(trace)}",
@@ -190,7 +191,7 @@ def _list_devices(trace: Trace) -> list[str]:
             or "a board that the recording does not name"
         )
         if board.process is not None and not board.uuid and unidentified.count((ordinal, board.name)) > 1:
-            name += f" (process {board.process})"
+            name += f" (process {board.process or 'unknown'})"
         lines.append(f"unused device: {name}" if ordinal is None else f"device {ordinal}: {name}")
     return list(dict.fromkeys(lines))
 

@@ -74,8 +74,9 @@ def _flatten(row: DataclassInstance) -> Record:
 def _devices(picture: Picture) -> list[Record]:
     return [
         {
-            "device": one.device.ordinal, "process": one.device.process, "name": one.device.name,
+            "device": one.device.ordinal, "process": _take_only(one.processes), "name": one.device.name,
             "uuid": one.device.uuid, **_flatten(one), "busy_ns": one.busy_ns, "utilisation": one.utilisation,
+            "processes": "/".join(map(str, one.processes)),
         }
         for one in picture.devices
     ]  # fmt: skip

@@ -21,6 +21,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "sync_ns",
         "busy_ns",
         "utilisation",
+        "processes",
     ),
     "states": ("state", "total_ns", "share"),
     "bottlenecks": ("range", "limit", "share", "evidence", "remedy"),

@@ -248,4 +248,4 @@ def _name(device: TraceDevice, devices: Sequence[DeviceUse]) -> str:
         start = device.uuid[:_UUID_START]
         return text if len(alike) == 1 else f"{text} {start if starts.count(start) == 1 else device.uuid}"
     is_clear = device.name and len(alike) == 1
-    return text if is_clear or device.process is None else f"{text} (process {device.process})"
+    return text if is_clear or device.process is None else f"{text} (process {device.process or 'unknown'})"

@@ -122,6 +122,7 @@ def test_busy_and_idle_time_of_a_device_are_those_of_a_loop(recording: Recording
         )
         boards = {(process, ordinal): uuid for process, ordinal, uuid in recording.rows(sql)}
     work: dict[object, list[tuple[int, int]]] = defaultdict(list)
+    owners: dict[object, set[int]] = defaultdict(set)
     kernels: dict[object, list[tuple[int, int]]] = defaultdict(list)
     for table in (KERNEL, COPY, SET, GRAPH):
         if recording.has(table):
@@ -130,6 +131,7 @@ def test_busy_and_idle_time_of_a_device_are_those_of_a_loop(recording: Recording
             for start, end, device, owner in recording.rows(f"SELECT start, end, deviceId, {process} FROM {table}"):
                 place = boards.get((owner, device), (owner, device))
                 work[place].append((start, end))
+                owners[place].add(owner)
                 if table in (KERNEL, GRAPH):
                     kernels[place].append((start, end))
     every = [interval for intervals in work.values() for interval in intervals]
@@ -137,6 +139,8 @@ def test_busy_and_idle_time_of_a_device_are_those_of_a_loop(recording: Recording
 
     found = sorted((one.wall_ns, one.busy_ns, one.kernel_ns) for one in recording.picture.devices)
     assert found == sorted((wall_ns, union(work[place]), union(kernels[place])) for place in work)
+    known = [one.processes for one in recording.picture.devices]
+    assert sorted(known) == sorted(tuple(sorted(used - {0})) for used in owners.values())
     for one in recording.picture.devices:
         assert one.busy_ns + one.idle_ns == one.wall_ns
         assert one.kernel_ns + one.copy_ns - one.overlap_ns == one.busy_ns

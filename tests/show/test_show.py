@@ -22,7 +22,7 @@ from pytest_nsight.show.layout import bandwidth
 from pytest_nsight.show.page import View, show
 from pytest_nsight.show.records import write_json
 from tests.collectors.real import require_nsys, run
-from tests.trace.trace_builder import TraceBuilder
+from tests.trace.trace_builder import HARDWARE, TraceBuilder
 
 # Two sessions of nsys 2022.4 that start at one moment can end each other.
 pytestmark = pytest.mark.xdist_group("nsys")
@@ -102,6 +102,27 @@ def test_a_board_that_may_be_any_of_several_has_a_name_only_if_all_have_it(secon
     assert row in section(text, "Devices, ")
     assert f"{device['device']} {device['name']}".strip() == row.partition(" (")[0]
     assert device["uuid"] == ""
+
+
+def boards_of(builder: TraceBuilder, folder: Path) -> list[dict[str, Any]]:
+    """The table of devices in JSON."""
+    builder.write(folder / "trace.sqlite")
+    tables = json.loads(write_json(View().analyse(load_trace(folder / "trace.sqlite"))))
+    return tables["devices"]
+
+
+def test_a_board_names_the_processes_that_used_it_and_no_other(tmp_path):
+    """Process 1 lists the board first and never uses it; 2 calls it 0 and 3 calls it 1."""
+    trace = TraceBuilder().board("bbbb", "H200", process=1, ordinal=1)
+    for process, ordinal in ((2, 0), (3, 1)):
+        trace.row("TARGET_INFO_CUDA_DEVICE", gpuId=HARDWARE, cudaId=ordinal, pid=process)
+    trace.launch("k", 0, 9, api_at=0, process=2)
+    (alone,) = boards_of(trace, tmp_path)
+    (shared,) = boards_of(trace.launch("k", 5, 19, api_at=0, process=3, device=1), tmp_path)
+
+    assert (alone["device"], alone["process"], alone["processes"]) == (0, 2, "2")
+    assert (shared["device"], shared["process"], shared["processes"]) == (1, None, "2/3")
+    assert (shared["uuid"], shared["busy_ns"], shared["idle_ns"]) == ("GPU-bbbb", 19, 0)
 
 
 def test_devices_stand_in_order_of_their_number(tmp_path):
