@@ -106,9 +106,7 @@ def test_row_ids_far_apart_are_read(tmp_path, monkeypatch):
     assert read(path).launches.start_ns.tolist() == list(range(7))
 
 
-@pytest.mark.parametrize(
-    "table", [KERNELS, "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "StringIds", "META_DATA_EXPORT"]
-)
+@pytest.mark.parametrize("table", [KERNELS, "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "META_DATA_EXPORT"])
 def test_a_missing_table_is_one_without_rows(table, tmp_path):
     path = alter(small().write(tmp_path / "trace.sqlite"), f"DROP TABLE {table}")
     trace = read(path)
@@ -122,6 +120,43 @@ def test_a_table_without_rows_is_read(table, tmp_path):
     trace = read(path)
     assert (len(trace.launches) == 2) == (table == KERNELS)
     assert measure(trace).ranges["name"].tolist() == ([] if table == "NVTX_EVENTS" else ["case"])
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ("DROP TABLE StringIds", "lacks 2 names that 3 of 3 named rows of CUPTI_ACTIVITY_KIND_KERNEL"),
+        ("DELETE FROM StringIds", "lacks 2 names that 3 of 3 named rows of CUPTI_ACTIVITY_KIND_KERNEL"),
+        ("ALTER TABLE StringIds RENAME COLUMN value TO text", "lacks 2 names"),
+        ("DELETE FROM StringIds WHERE value = 'k'", "lacks 1 name that 1 of 3 named rows of CUPTI_ACTIVITY_KIND_K"),
+        ("DELETE FROM StringIds WHERE value LIKE 'cudaDev%'", "1 name that 1 of 6 named rows of CUPTI_ACTIVITY"),
+        ("DELETE FROM StringIds WHERE value = 'registered'", "lacks 1 name that 1 of 1 named row of NVTX_EVENTS"),
+    ],
+)  # fmt: skip
+def test_an_export_that_lacks_names_is_refused_as_one_with_null_in_their_place(change, words, tmp_path):
+    """Kernels of different unknown names would be one kernel, and no call would wait."""
+    builder = small().launch("other", 50, 60, api_at=45).launch("other", 60, 70, api_at=46)
+    builder.range("registered", 200, 210, is_registered=True)
+    path = alter(builder.write(tmp_path / "trace.sqlite"), change)
+
+    with pytest.raises(TraceError, match=words):
+        read(path)
+
+
+def test_a_string_that_is_null_is_no_name(tmp_path):
+    path = alter(
+        small().write(tmp_path / "trace.sqlite"),
+        "ALTER TABLE StringIds RENAME TO old",
+        "CREATE TABLE StringIds (id, value)",
+        "INSERT INTO StringIds SELECT id, nullif(value, 'k') FROM old",
+    )
+    with pytest.raises(TraceError, match="lacks 1 name"):
+        read(path)
+
+
+def test_a_name_in_the_row_of_a_range_needs_no_string(tmp_path):
+    path = alter(small().write(tmp_path / "trace.sqlite"), "UPDATE NVTX_EVENTS SET textId = 99999")
+    assert measure(read(path)).ranges["name"].tolist() == ["case"]
 
 
 def test_nullable_columns_may_be_null_or_missing(tmp_path):

@@ -12,7 +12,6 @@ from pytest_nsight.collectors.cupti.record_layouts import copy_shape
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.model.kernel_names import normalise
-from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Launches
 from pytest_nsight.model.values import Shape
 
@@ -54,15 +53,6 @@ COLUMNS: Mapping[str, Sequence[ExportColumn]] = {
     MEMSET: (*PLACE, ExportColumn("bytes"), NODE),
     GRAPH: PLACE,
 }
-
-
-def name_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
-    """Ids of the strings that name kernels.
-
-    Args:
-        tables: table -> columns, as read.
-    """
-    return distinct(tables[KERNEL]["demangledName"])
 
 
 def build_launches(tables: dict[str, Arrays], strings: Mapping[int, str]) -> tuple[Launches, tuple[Shape, ...]]:
@@ -111,7 +101,7 @@ def _to_launches(columns: Arrays, shape: npt.NDArray[np.int32]) -> dict[str, npt
 
 
 def _kernel_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:
-    full_name = strings.get(values["demangledName"]) or "unnamed kernel"
+    full_name = strings[values["demangledName"]] or "unnamed kernel"
     return Shape(
         kind="kernel",
         name=normalise(full_name),

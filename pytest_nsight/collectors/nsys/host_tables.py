@@ -15,7 +15,6 @@ from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_
 from pytest_nsight.collectors.nsys.open_export import Export, connect
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.model.api_calls import function_name
-from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import ANY_THREAD, Calls, Ints, Ranges
 
 NVTX = "NVTX_EVENTS"
@@ -24,6 +23,7 @@ RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 """Values of NVTX_EVENTS.eventType, the same from 2022.4 on."""
 
+NO_TEXT = -1
 PAYLOADS = ("int64Value", "uint64Value", "int32Value", "uint32Value")
 NO_PAYLOAD = -1
 
@@ -37,7 +37,7 @@ COLUMNS: Mapping[str, Sequence[ExportColumn]] = {
         ExportColumn("end", default=0),
         ExportColumn("end", None, "{} IS NULL", "is_open"),
         ExportColumn("eventType"),
-        ExportColumn("textId", default=-1),
+        ExportColumn("textId", default=NO_TEXT),
         ExportColumn("domainId", default=0),
         ExportColumn("globalTid", 0),
         *(ExportColumn(name, default=NO_PAYLOAD) for name in PAYLOADS),
@@ -77,15 +77,6 @@ class StringTable:
     def texts(self) -> tuple[str, ...]:
         """All texts, in order of their numbers."""
         return tuple(self._numbers)
-
-
-def string_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
-    """Ids of the strings that name ranges, domains and calls.
-
-    Args:
-        tables: table -> columns, as read.
-    """
-    return distinct(np.concatenate([distinct(tables[NVTX]["textId"]), distinct(tables[RUNTIME]["nameId"])]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +132,18 @@ def _read_names(connection: sqlite3.Connection, bounds: tuple[int, int]) -> tupl
         # A name contains the separator. A damaged row may hold a number.
         names = [str(text) for (text,) in connection.execute(f"SELECT text {chosen} ORDER BY rowid")]
     return np.fromstring(ids or b"", np.int64, sep=","), names
+
+
+def range_name_ids(columns: Arrays, inline: InlineNames) -> npt.NDArray[Any]:
+    """String ids of ranges and domains whose rows refer to a name and hold none, shape (rows,).
+
+    Args:
+        columns: of NVTX_EVENTS, as read.
+        inline: names in the rows themselves.
+    """
+    is_named = np.isin(columns["eventType"], (PUSH_POP, START_END, DOMAIN_CREATE)) & (columns["textId"] != NO_TEXT)
+    rows = np.flatnonzero(is_named)
+    return columns["textId"][rows[inline.find(columns["rowid"][rows]) < 0]]
 
 
 def build_ranges(columns: Arrays, inline: InlineNames, strings: Mapping[int, str], texts: StringTable) -> Ranges:
@@ -215,7 +218,7 @@ def _flag_doubles(columns: Arrays, strings: Mapping[int, str]) -> npt.NDArray[np
 
 
 def _number_ids(ids: npt.NDArray[Any], strings: Mapping[int, str], texts: StringTable) -> npt.NDArray[np.int32]:
-    """Numbers of the texts with these ids; "" stands for an id without a text."""
+    """Numbers of the texts with these ids; "" stands for no id."""
     codes, examples = group_rows([ids], len(ids))
     numbers = [texts.add(strings.get(int(ids[row]), "")) for row in examples]
     return np.asarray(numbers, np.int32)[codes]

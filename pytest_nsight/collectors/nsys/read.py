@@ -11,10 +11,8 @@ import dataclasses
 import platform
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_nsight.collectors.nsys import device_tables as read_launches
 from pytest_nsight.collectors.nsys import graph_tables as read_graphs
@@ -25,6 +23,7 @@ from pytest_nsight.collectors.nsys.columns import Arrays, read_columns
 from pytest_nsight.collectors.nsys.known_errors import recognise_all
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export, open_export
 from pytest_nsight.collectors.nsys.open_ranges import close_ranges
+from pytest_nsight.collectors.nsys.string_table import read_strings
 from pytest_nsight.model.api_calls import launches_kernel
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.sorted_keys import distinct
@@ -37,8 +36,6 @@ LATEST_NS = 2**62
 
 MOST_BYTES = 2**48
 """No copy moves 256 TB; sums of such would overflow."""
-
-STRING_IDS_AT_ONCE = 500
 
 
 def read(path: Path) -> Trace:
@@ -67,10 +64,9 @@ def read(path: Path) -> Trace:
     _check_bytes(export, tables)
     sampled = tables.pop(read_metrics.SAMPLES)
     notes = _mend_ends(tables)
-    ids = distinct(np.concatenate([read_host.string_ids(tables), read_launches.name_ids(tables)]))
-    strings = _read_strings(export, ids)
-    texts = read_host.StringTable()
     inline = read_host.read_inline_names(export)
+    strings = read_strings(export, tables, inline)
+    texts = read_host.StringTable()
     ranges = read_host.build_ranges(tables.pop(read_host.NVTX), inline, strings, texts)
     calls = read_host.build_calls(tables.pop(read_host.RUNTIME), strings, texts)
     launches, shapes = read_launches.build_launches(tables, strings)
@@ -267,16 +263,3 @@ def _find_missing_kernels(calls: Calls, shapes: Sequence[Shape], texts: tuple[st
         return []
     seen = f"the recording holds {count(launched, 'launch', 'launches')}, and copies, but no kernel"
     return [f"{seen}: its table of kernels is missing or empty; export the report again, or record again"]
-
-
-def _read_strings(export: Export, ids: npt.NDArray[Any]) -> dict[int, str]:
-    """The texts with these ids; all others, such as the environment, are not read."""
-    if not export.has("StringIds", "id", "value"):
-        return {}
-    wanted = set(ids.tolist())
-    if len(wanted) > STRING_IDS_AT_ONCE:
-        rows = export.query("SELECT id, value FROM StringIds")
-    else:
-        marks = ", ".join("?" * len(wanted))
-        rows = export.query(f"SELECT id, value FROM StringIds WHERE id IN ({marks})", *wanted)
-    return {number: str(value) for number, value in rows if number in wanted}

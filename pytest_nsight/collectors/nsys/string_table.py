@@ -1,0 +1,60 @@
+"""The table of strings of an export: names of kernels, calls and ranges, each by a number."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_nsight.collectors.nsys import device_tables, host_tables
+from pytest_nsight.collectors.nsys.columns import Arrays
+from pytest_nsight.collectors.nsys.open_export import AGAIN, Export
+from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.sorted_keys import distinct
+from pytest_nsight.model.units import count
+
+IDS_AT_ONCE = 500
+
+
+def read_strings(export: Export, tables: Mapping[str, Arrays], inline: host_tables.InlineNames) -> dict[int, str]:
+    """The names of kernels, calls and ranges by their ids; other strings, such as the environment, are not read.
+
+    Args:
+        export: the file.
+        tables: table -> columns, as read.
+        inline: names that ranges and domains have in their own rows.
+
+    Raises:
+        TraceError: the file is damaged, or lacks a name. Kernels without their names would be taken for one kernel,
+            and calls for some that do not wait.
+    """
+    named = {
+        device_tables.KERNEL: tables[device_tables.KERNEL]["demangledName"],
+        host_tables.RUNTIME: tables[host_tables.RUNTIME]["nameId"],
+        host_tables.NVTX: host_tables.range_name_ids(tables[host_tables.NVTX], inline),
+    }
+    ids = distinct(np.concatenate([distinct(own) for own in named.values()]))
+    strings = _read(export, ids)
+    for table, own in named.items():
+        lacking = [number for number in distinct(own).tolist() if number not in strings]
+        if lacking:
+            rows = f"{int(np.isin(own, lacking).sum()):,} of {count(len(own), 'named row')}"
+            names = count(len(lacking), "name")
+            where = f"table StringIds of {export.path} lacks {names} that {rows} of {table} refer to"
+            raise TraceError(f"{where}; {AGAIN}")
+    return strings
+
+
+def _read(export: Export, ids: npt.NDArray[Any]) -> dict[int, str]:
+    """The texts with these ids, as far as the file holds them."""
+    if not export.has("StringIds", "id", "value"):
+        return {}
+    wanted = set(ids.tolist())
+    if len(wanted) > IDS_AT_ONCE:
+        rows = export.query("SELECT id, value FROM StringIds")
+    else:
+        marks = ", ".join("?" * len(wanted))
+        rows = export.query(f"SELECT id, value FROM StringIds WHERE id IN ({marks})", *wanted)
+    return {number: str(value) for number, value in rows if number in wanted and value is not None}
