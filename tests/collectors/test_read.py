@@ -159,6 +159,35 @@ def test_a_name_in_the_row_of_a_range_needs_no_string(tmp_path):
     assert measure(read(path)).ranges["name"].tolist() == ["case"]
 
 
+@pytest.mark.parametrize("change", ["ALTER TABLE NVTX_EVENTS RENAME COLUMN globalTid TO zz",
+                                    "UPDATE NVTX_EVENTS SET globalTid = NULL"])  # fmt: skip
+def test_ranges_without_a_thread_are_noted(change, tmp_path):
+    trace = read(alter(small().write(tmp_path / "trace.sqlite"), change))
+
+    assert measure(trace).ranges["launches"].tolist() == [0]
+    (note,) = [note for note in trace.notes if "globalTid" in note]
+    assert note.startswith("1 range has no process and no thread (column globalTid of NVTX_EVENTS is missing or ")
+
+
+@pytest.mark.parametrize(
+    ("column", "lost"),
+    [
+        ("text", "names that stand in the rows of ranges"),
+        ("textId", "registered names of ranges"),
+        ("domainId", "domains of ranges"),
+    ],
+)
+def test_ranges_without_a_name_or_a_domain_are_noted(column, lost, tmp_path):
+    path = small().write(tmp_path / "trace.sqlite")
+    whole = read(path).notes
+    trace = read(alter(path, f"ALTER TABLE NVTX_EVENTS DROP COLUMN {column}"))
+
+    assert not whole
+    assert trace.notes[0].startswith(
+        f"table NVTX_EVENTS has no column {column}, so that {lost} are unknown; export"
+    )
+
+
 def test_nullable_columns_may_be_null_or_missing(tmp_path):
     path = alter(
         small().write(tmp_path / "trace.sqlite"),

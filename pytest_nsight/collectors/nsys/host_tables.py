@@ -27,6 +27,13 @@ NO_TEXT = -1
 PAYLOADS = ("int64Value", "uint64Value", "int32Value", "uint32Value")
 NO_PAYLOAD = -1
 
+DESCRIPTIONS = {
+    "text": "names that stand in the rows of ranges",
+    "textId": "registered names of ranges",
+    "domainId": "domains of ranges",
+}
+"""Columns of NVTX_EVENTS that every version writes, and what is unknown without them."""
+
 _NAMES_AT_ONCE = 2_000
 """Rows; a name may be as long as the traced program likes."""
 

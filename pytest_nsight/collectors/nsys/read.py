@@ -27,7 +27,7 @@ from pytest_nsight.collectors.nsys.string_table import read_strings
 from pytest_nsight.model.api_calls import launches_kernel
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import COMPUTE_KINDS, OWN_DOMAIN, Calls, Launches, Trace
+from pytest_nsight.model.trace import COMPUTE_KINDS, OWN_DOMAIN, UNKNOWN_PROCESS, Calls, Launches, Ranges, Trace
 from pytest_nsight.model.units import count, name_some
 from pytest_nsight.model.values import Shape
 
@@ -91,6 +91,7 @@ def read(path: Path) -> Trace:
         notes=(
             *notes,
             *open_notes,
+            *_find_unknown_ranges(export, ranges),
             *_find_hidden_graphs(calls, launches, texts.texts),
             *_find_missing_kernels(calls, shapes, texts.texts),
             *metric_notes,
@@ -234,6 +235,21 @@ def _mend_ends(tables: Mapping[str, Arrays]) -> list[str]:
                 f"rows of {table} end before they start; their",
             )
             notes.append(f"{count(int(wrong.sum()), one, many)} length counts as 0")
+    return notes
+
+
+def _find_unknown_ranges(export: Export, ranges: Ranges) -> list[str]:
+    """Notes on what the table of ranges does not say: who opened them, and what they are called."""
+    notes = []
+    if unknown := int((ranges.process == UNKNOWN_PROCESS).sum()):
+        what = count(unknown, "range has no process and no thread", "ranges have no process and no thread")
+        where = f"column globalTid of {read_host.NVTX} is missing or empty"
+        notes.append(f"{what} ({where}), so that it is unknown which launches belong to them; {AGAIN}")
+    notes += [
+        f"table {read_host.NVTX} has no column {column}, so that {lost} are unknown; {AGAIN}"
+        for column, lost in read_host.DESCRIPTIONS.items()
+        if len(ranges) and not export.has(read_host.NVTX, column)
+    ]
     return notes
 
 
