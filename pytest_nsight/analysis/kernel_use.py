@@ -26,14 +26,18 @@ class ShapeTime:
         calls: number of launches.
         total_ns: sum of their durations.
         median_ns: median duration.
+        registers: of a thread; None where the recording does not hold them.
+        shared_bytes: of a block; None where the recording does not hold them.
         occupancies: theoretical, the distinct ones of the boards that it ran on, the lowest first; none where the
-            recording does not hold the limits of one of them.
+            recording does not hold the kernel's resources, or the limits of one of the boards.
     """
 
     shape: Shape
     calls: int
     total_ns: int
     median_ns: float
+    registers: int | None
+    shared_bytes: int | None
     occupancies: tuple[Occupancy, ...]
 
 
@@ -143,6 +147,8 @@ def tabulate_kernels(trace: Trace, rows: Ints, categories: Sequence[str]) -> tup
                 calls=len(times[number]),
                 total_ns=int(times[number].sum()),
                 median_ns=float(np.median(times[number])),
+                registers=trace.shapes[number].registers or None,
+                shared_bytes=_find_shared(trace, number),
                 occupancies=occupancies[number],
             )
             for number in numbers
@@ -206,6 +212,12 @@ def tabulate_copies(trace: Trace, rows: Ints, timeline: Timeline) -> tuple[CopyT
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.total_ns, one.name, one.memory)))
+
+
+def _find_shared(trace: Trace, number: int) -> int | None:
+    """The shared memory of a shape, None where it is not known."""
+    shape = trace.shapes[number]
+    return shape.shared_bytes if shape.kind == "kernel" and number not in trace.shared_unknown else None
 
 
 def _time_shapes(trace: Trace, rows: Ints) -> dict[int, Ints]:

@@ -37,24 +37,29 @@ class Occupancy:
 
 
 def estimate_occupancy(shape: Shape, limits: MultiprocessorLimits) -> Occupancy | None:
-    """The theoretical occupancy of a shape; None for a shape without blocks, or one that cannot run on the device.
+    """The theoretical occupancy of a shape.
 
     Args:
-        shape: a kernel's name and launch configuration.
+        shape: a kernel's name and launch configuration; its shared memory is known.
         limits: those of a multiprocessor of the device.
+
+    Returns:
+        None for a shape without blocks, for one that cannot run on the device, and where a number is not recorded
+        that may be what limits it.
     """
     threads = math.prod(shape.block)
-    if shape.kind != "kernel" or threads < 1:
+    if shape.kind != "kernel" or threads < 1 or shape.registers < 1 or not limits.shared_bytes:
         return None
     warps = math.ceil(threads / _WARP)
-    allowed = {"warps": limits.warps // warps, "blocks": limits.blocks}
-    if shape.registers > 0:
-        by_warp = _round_up(min(shape.registers, _MOST_REGISTERS) * _WARP, _REGISTER_UNIT)
-        resident = limits.registers // by_warp // _WARP_UNIT * _WARP_UNIT
-        allowed["registers"] = resident // warps
-    if limits.shared_bytes:
-        block_bytes = _round_up(shape.shared_bytes + limits.reserved_bytes, limits.shared_unit)
-        allowed["shared memory"] = limits.shared_bytes // block_bytes if block_bytes else limits.blocks
+    by_warp = _round_up(min(shape.registers, _MOST_REGISTERS) * _WARP, _REGISTER_UNIT)
+    resident = limits.registers // by_warp // _WARP_UNIT * _WARP_UNIT
+    block_bytes = _round_up(shape.shared_bytes + limits.reserved_bytes, limits.shared_unit)
+    allowed = {
+        "warps": limits.warps // warps,
+        "blocks": limits.blocks,
+        "registers": resident // warps,
+        "shared memory": limits.shared_bytes // block_bytes if block_bytes else limits.blocks,
+    }
     limited_by, blocks = min(allowed.items(), key=lambda item: item[1])
     if blocks <= 0:
         return None
@@ -64,8 +69,8 @@ def estimate_occupancy(shape: Shape, limits: MultiprocessorLimits) -> Occupancy 
 def estimate_occupancies(trace: Trace, rows: Ints) -> dict[int, tuple[Occupancy, ...]]:
     """The distinct theoretical occupancies of each shape on the boards that it ran on, the lowest first.
 
-    A shape has none where one of its boards, or what that board allows, is unknown. A launch whose board the
-    recording does not identify may have run on any.
+    A shape has none where its resources, one of its boards, or what that board allows is unknown. A launch whose
+    board the recording does not identify may have run on any.
 
     Args:
         trace: the trace.
@@ -80,7 +85,8 @@ def estimate_occupancies(trace: Trace, rows: Ints) -> dict[int, tuple[Occupancy,
         known.setdefault(shape, set()).update(board.limits for board in boards)
     found = {}
     for shape, limits in known.items():
-        each = {estimate_occupancy(trace.shapes[shape], one) if one else None for one in limits}
+        is_known = shape not in trace.shared_unknown
+        each = {estimate_occupancy(trace.shapes[shape], one) if one and is_known else None for one in limits}
         certain = sorted(one for one in each if one)
         found[shape] = tuple(certain) if len(certain) == len(each) else ()
     return found

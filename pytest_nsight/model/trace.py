@@ -244,6 +244,7 @@ class Trace:
         launches: kernels, copies, sets, graphs, operators.
         nodes: where the nodes of CUDA graphs were made, as far as the tool records them.
         shapes: the distinct ways of launching that ``launches.shape`` points into.
+        shared_unknown: numbers of those shapes whose shared memory the tool did not record; 0 stands for it.
         strings: names that ``ranges`` and ``calls`` point into.
         devices: boards, as far as the tool records them.
         samples: counters of boards, where the tool sampled them.
@@ -261,6 +262,7 @@ class Trace:
     launches: Launches = field(default_factory=Launches.empty)
     nodes: Nodes = field(default_factory=Nodes.empty)
     shapes: tuple[Shape, ...] = ()
+    shared_unknown: frozenset[int] = frozenset()
     strings: tuple[str, ...] = ()
     devices: tuple[TraceDevice, ...] = ()
     samples: tuple[GpuSamples, ...] = ()

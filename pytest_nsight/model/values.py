@@ -67,8 +67,9 @@ class Shape:
         full_name: the name as the profiler gave it.
         grid: blocks in x, y, z; (0, 0, 0) where the kind has none.
         block: threads in x, y, z.
-        registers: registers per thread.
-        shared_bytes: static plus dynamic shared memory of a block.
+        registers: registers per thread; 0 where the kind has none, or the tool did not record them.
+        shared_bytes: static plus dynamic shared memory of a block; ``Trace.shared_unknown`` says where 0 stands for
+            what the tool did not record.
     """
 
     kind: str

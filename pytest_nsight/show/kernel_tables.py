@@ -60,7 +60,9 @@ def tabulate_kernels(kernels: Sequence[KernelTime], top: int, *, full_names: boo
         f"{heading}: {count(calls, 'launch', 'launches')}, {duration(whole_ns)}",
         column("operator" if is_host else "kernel", cells[0], is_number=False),
         [columns[:5]] if is_host else [columns[:5], columns[5:]],
-        "" if is_host else "occupancy: theoretical, of the launch configuration; -: the recording lacks the limits",
+        ""
+        if is_host
+        else "occupancy: theoretical, of the launch configuration; -: the recording lacks what limits it",
         keeps_names=full_names,
     )
 
@@ -213,7 +215,7 @@ def _describe_shape(one: ShapeTime, whole_ns: int) -> list[str]:
 
 def _configure(one: ShapeTime) -> list[str]:
     shape = one.shape
-    registers, shared = str(shape.registers or "-"), _binary_size(shape.shared_bytes)
+    registers, shared = str(one.registers or "-"), _binary_size(one.shared_bytes or 0)
     return [_triple(shape.grid), _triple(shape.block), registers, shared, _describe_occupancy(one)]
 
 

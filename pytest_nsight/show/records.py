@@ -93,7 +93,6 @@ def _shapes(picture: Picture) -> list[Record]:
         {
             "kernel": kernel.name, **_flatten(one),
             "grid": "x".join(map(str, one.shape.grid)), "block": "x".join(map(str, one.shape.block)),
-            "registers": one.shape.registers, "shared_bytes": one.shape.shared_bytes,
             "occupancy": _take_only(found.ratio for found in one.occupancies),
             "occupancy_limited_by": _take_only(found.limited_by for found in one.occupancies),
         }

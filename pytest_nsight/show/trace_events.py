@@ -194,13 +194,8 @@ def _list_launches(
     launches, shapes = trace.launches, trace.shapes
     kinds = [_CATEGORIES[shape.kind] for shape in shapes]
     names = _quote([_name(shape) for shape in shapes])
-    arguments = [
-        f'"grid":{list(shape.grid)},"block":{list(shape.block)},"registers per thread":{shape.registers},'
-        f'"shared memory":{shape.shared_bytes},'
-        if shape.kind == "kernel"
-        else ""
-        for shape in shapes
-    ]
+    unknown = trace.shared_unknown
+    arguments = [_configure(shape, has_shared=number not in unknown) for number, shape in enumerate(shapes)]
     columns = (
         launches.start_ns, launches.end_ns, launches.shape, launches.device, launches.stream, launches.process,
         launches.correlation, launches.bytes_moved,
@@ -218,6 +213,15 @@ def _list_launches(
             flow = f'"cat":"ac2g","name":"ac2g","id":{number}'
             yield f'{{"ph":"s",{flow},"pid":{process},"tid":{thread},"ts":{_us(called_ns - zero_ns)}}}'
             yield f'{{"ph":"f","bp":"e",{flow},"pid":{pid},"tid":{stream},"ts":{_us(start - zero_ns)}}}'
+
+
+def _configure(shape: Shape, *, has_shared: bool) -> str:
+    """The launch configuration of a kernel as arguments, each with a comma; what is not known is left out."""
+    if shape.kind != "kernel":
+        return ""
+    registers = f'"registers per thread":{shape.registers},' if shape.registers else ""
+    shared = f'"shared memory":{shape.shared_bytes},' if has_shared else ""
+    return f'"grid":{list(shape.grid)},"block":{list(shape.block)},{registers}{shared}'
 
 
 def _name(shape: Shape) -> str:

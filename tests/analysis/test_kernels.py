@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -10,7 +12,7 @@ import pytest
 from pytest_nsight.analysis.categories import CategoryRule, categorise
 from pytest_nsight.analysis.critical_path import PathPart
 from pytest_nsight.analysis.display_names import distinguish, fold_names
-from pytest_nsight.analysis.occupancy import estimate_occupancy
+from pytest_nsight.analysis.occupancy import Occupancy, estimate_occupancy
 from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.errors import UsageError
@@ -253,6 +255,43 @@ def test_occupancy_is_that_of_the_calculator(
 def test_what_cannot_run_has_no_occupancy() -> None:
     assert estimate_occupancy(Shape("kernel", "k", "k", (1, 1, 1), (1024, 1, 1), 255), H100) is None
     assert estimate_occupancy(Shape("memcpy", "memcpy"), H100) is None
+
+
+def test_without_the_number_of_registers_the_occupancy_is_unknown() -> None:
+    """They may be what limits it: 44 of them allow 256 threads 62.5 %."""
+    shape = Shape("kernel", "k", "k", (1, 1, 1), (256, 1, 1), 44)
+    assert estimate_occupancy(shape, H100) == Occupancy(0.625, "registers")
+    assert estimate_occupancy(replace(shape, registers=0), H100) is None
+    assert estimate_occupancy(shape, replace(H100, shared_bytes=0)) is None
+
+
+@pytest.mark.parametrize(
+    ("change", "registers", "shared_bytes"),
+    [
+        ("ALTER TABLE {} DROP COLUMN registersPerThread", None, 0),
+        ("UPDATE {} SET registersPerThread = 0", None, 0),
+        ("ALTER TABLE {} DROP COLUMN dynamicSharedMemory", 44, None),
+        ("ALTER TABLE {} DROP COLUMN staticSharedMemory", 44, None),
+    ],
+)
+def test_an_export_without_what_limits_a_kernel_has_no_occupancy(
+    change: str, registers: int | None, shared_bytes: int | None, tmp_path: Path
+) -> None:
+    builder = TraceBuilder().launch("k", 0, 9000, api_at=0, block=(256, 1, 1), registers=44)
+    path = builder.write(tmp_path / "t.sqlite")
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute(change.format("CUPTI_ACTIVITY_KIND_KERNEL"))
+        connection.commit()
+    trace = replace(read(path), devices=(TraceDevice(100, 0, "GPU-0", "a", limits=H100),))
+
+    picture = analyse(trace)
+    table = tabulate_kernels(picture.kernels, 5, full_names=False)
+    assert table is not None
+    cells = table.render(120).splitlines()[3].split()
+    assert cells[-3:] == [str(registers or "-"), "-", "-"]
+    (record,) = list_tables(picture)["shapes"]
+    assert (record["registers"], record["shared_bytes"]) == (registers, shared_bytes)
+    assert record["occupancy"] is record["occupancy_limited_by"] is None
 
 
 @pytest.mark.parametrize(

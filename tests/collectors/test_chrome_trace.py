@@ -15,6 +15,7 @@ from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.cli import main
 from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.show.trace_events import write_trace_events
 
 H100 = {
     "id": 0, "name": "NVIDIA H100", "computeMajor": 9, "computeMinor": 0, "maxThreadsPerMultiprocessor": 2048,
@@ -87,6 +88,24 @@ def test_all_that_the_format_carries_is_in_the_trace(tmp_path: Path, name: str) 
     assert (device.device.name, device.wall_ns, device.idle_ns) == ("NVIDIA H100", 40_250, 0)
     assert {one.name for one in picture.calls} == {"cudaLaunchKernel", "cudaMemcpyAsync", "cudaDeviceSynchronize"}
     assert trace.epoch_ns == 1_700_000_000_000_000_000
+
+
+@pytest.mark.parametrize("lost", ["registers per thread", "shared memory"])
+def test_a_kernel_without_its_resources_has_no_occupancy(tmp_path: Path, lost: str) -> None:
+    """Neither in the trace nor in what --perfetto makes of it."""
+    content = document()
+    (kernel,) = [one for one in content["traceEvents"] if one.get("cat") == "kernel"]
+    whole = analyse(load_trace(write(tmp_path, content))).kernels[0].shapes[0]
+    del kernel["args"][lost]
+    trace = load_trace(write(tmp_path, content))
+    write_trace_events(trace, tmp_path / "again.json")
+
+    assert whole.occupancies
+    for one in (trace, load_trace(tmp_path / "again.json")):
+        (shape,) = analyse(one).kernels[0].shapes
+        assert not shape.occupancies
+        assert (shape.registers is None) == (lost == "registers per thread")
+        assert (shape.shared_bytes is None) == (lost == "shared memory")
 
 
 def test_a_mark_of_utf_8_before_the_text_does_no_harm(tmp_path: Path) -> None:

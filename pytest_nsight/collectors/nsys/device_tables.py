@@ -20,6 +20,8 @@ MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
 
+UNKNOWN = -1
+
 PLACE = (
     ExportColumn("start"),
     ExportColumn("end"),
@@ -37,9 +39,10 @@ LAUNCH_CONFIGURATION = (
     ExportColumn("blockY"),
     ExportColumn("blockZ"),
     ExportColumn("registersPerThread", 0),
-    ExportColumn("staticSharedMemory", 0),
-    ExportColumn("dynamicSharedMemory", 0),
+    ExportColumn("staticSharedMemory", UNKNOWN),
+    ExportColumn("dynamicSharedMemory", UNKNOWN),
 )
+SHARED = ("staticSharedMemory", "dynamicSharedMemory")
 COPY = (
     ExportColumn("bytes"),
     ExportColumn("copyKind"),
@@ -55,14 +58,17 @@ COLUMNS: Mapping[str, Sequence[ExportColumn]] = {
 }
 
 
-def build_launches(tables: dict[str, Arrays], strings: Mapping[int, str]) -> tuple[Launches, tuple[Shape, ...]]:
-    """Everything that ran on the device, and the distinct shapes of it.
+def build_launches(
+    tables: dict[str, Arrays], strings: Mapping[int, str]
+) -> tuple[Launches, tuple[Shape, ...], frozenset[int]]:
+    """Everything that ran on the device, the distinct shapes of it, and those of unknown shared memory.
 
     Args:
         tables: table -> columns, as read; the tables of launches are removed, so that they are not in memory twice.
         strings: id -> text.
     """
     known: dict[Shape, int] = {}
+    lacking: set[int] = set()
     parts = []
     for table, shape_of in (
         (KERNEL, _kernel_shape),
@@ -77,11 +83,13 @@ def build_launches(tables: dict[str, Arrays], strings: Mapping[int, str]) -> tup
         for row in examples:
             values = {name: int(columns[name][row]) for name in shape_columns}
             numbers.append(known.setdefault(shape_of(values, strings), len(known)))
+            if _lacks_shared(values):
+                lacking.add(numbers[-1])
         parts.append(_to_launches(columns, np.asarray(numbers, np.int32)[codes]))
         del columns, codes
     # Popping frees each column of a table as soon as it is part of the whole.
     joined = {name: np.concatenate([part.pop(name) for part in parts]) for name in Launches.__slots__}
-    return Launches(**joined), tuple(known)
+    return Launches(**joined), tuple(known), frozenset(lacking)
 
 
 def _to_launches(columns: Arrays, shape: npt.NDArray[np.int32]) -> dict[str, npt.NDArray[Any]]:
@@ -109,8 +117,12 @@ def _kernel_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shap
         grid=(values["gridX"], values["gridY"], values["gridZ"]),
         block=(values["blockX"], values["blockY"], values["blockZ"]),
         registers=values["registersPerThread"],
-        shared_bytes=values["staticSharedMemory"] + values["dynamicSharedMemory"],
+        shared_bytes=0 if _lacks_shared(values) else sum(values[name] for name in SHARED),
     )
+
+
+def _lacks_shared(values: Mapping[str, int]) -> bool:
+    return any(values.get(name) == UNKNOWN for name in SHARED)
 
 
 def _memcpy_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:  # noqa: ARG001 - one signature

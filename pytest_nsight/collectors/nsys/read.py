@@ -69,7 +69,7 @@ def read(path: Path) -> Trace:
     texts = read_host.StringTable()
     ranges = read_host.build_ranges(tables.pop(read_host.NVTX), inline, strings, texts)
     calls = read_host.build_calls(tables.pop(read_host.RUNTIME), strings, texts)
-    launches, shapes = read_launches.build_launches(tables, strings)
+    launches, shapes, shared_unknown = read_launches.build_launches(tables, strings)
     ranges, open_notes = close_ranges(ranges, calls, launches, texts.texts)
     traced = {*distinct(launches.process).tolist(), *distinct(ranges.process).tolist()}
     diagnostics = read_session.read_diagnostics(export, traced)
@@ -82,6 +82,7 @@ def read(path: Path) -> Trace:
         launches=launches,
         nodes=read_graphs.build_nodes(tables),
         shapes=shapes,
+        shared_unknown=shared_unknown,
         strings=texts.texts,
         devices=devices,
         samples=samples,

@@ -70,6 +70,11 @@ def build_trace(records: Iterable[Sequence[Event]], owners: Mapping[int, int] | 
         calls=_join(Calls, [calls for calls, _ in parts]),
         launches=_join(Launches, [launches for _, launches in parts]),
         shapes=tuple(shapes),
+        shared_unknown=frozenset(
+            shapes[_device_shape(event)]
+            for event in events
+            if event["cat"] == "kernel" and "shared memory" not in event.get("args", {})
+        ),
         strings=tuple(strings),
         devices=(TraceDevice(None, 0, "", ""),),
         tool="torch.profiler",
@@ -134,9 +139,9 @@ def _call(event: Event, strings: _Index[str]) -> tuple[int, ...]:
     return (*times, strings[event["name"]], int(event.get("pid", 0)), int(event.get("tid", 0)), correlation)
 
 
-def _device_launch(event: Event, shapes: _Index[Shape], process: int) -> tuple[int, ...]:
+def _device_shape(event: Event) -> Shape:
     arguments = event.get("args", {})
-    shape = Shape(
+    return Shape(
         kind=_LAUNCH_KINDS[event["cat"]],
         name=normalise(event["name"]),
         full_name=event["name"],
@@ -145,10 +150,14 @@ def _device_launch(event: Event, shapes: _Index[Shape], process: int) -> tuple[i
         registers=int(arguments.get("registers per thread", 0)),
         shared_bytes=int(arguments.get("shared memory", 0)),
     )
+
+
+def _device_launch(event: Event, shapes: _Index[Shape], process: int) -> tuple[int, ...]:
+    arguments = event.get("args", {})
     return (
         _start_ns(event),
         _end_ns(event),
-        shapes[shape],
+        shapes[_device_shape(event)],
         int(arguments.get("device", 0)),
         int(arguments.get("stream", 0)),
         process,
