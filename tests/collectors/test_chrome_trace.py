@@ -270,12 +270,23 @@ def test_a_length_below_zero_counts_as_none(tmp_path: Path) -> None:
     assert {one.path: one.kernel_ns for one in analyse(trace).ranges}["step",] == 30_250
 
 
+def test_a_length_that_is_missing_counts_as_none_and_is_noted(tmp_path: Path) -> None:
+    content = document()
+    for one in content["traceEvents"]:
+        if one.get("cat") in ("kernel", "cuda_runtime"):
+            del one["dur"]
+    (note,) = load_trace(write(tmp_path, content)).notes
+
+    assert note.startswith("4 events have no length (dur), such as the kernel gemm_kernel; it counts as 0, and ")
+
+
 def test_kernels_that_lost_their_times_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """pytorch/kineto#109; the other events count from 1970."""
     content = document()
     for one in content["traceEvents"]:
         one["ts"] = one.get("ts", 0) + 1_610_366_000_000_000
     content["traceEvents"] += [event("kernel", f"lost_{number}", 0, 0, args={"device": 0}) for number in range(2)]
+    del content["traceEvents"][-1]["dur"]
     path = write(tmp_path, content)
 
     assert load_trace(path).notes[0].startswith("2 kernels, copies or sets have the time 0 and no length")

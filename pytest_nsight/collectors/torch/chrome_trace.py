@@ -16,6 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from pytest_nsight.collectors.torch.event_checks import (
+    AGAIN,
     PREFIX,
     Event,
     check_events,
@@ -61,7 +62,6 @@ _WRITTEN = {"schemaVersion", "deviceProperties", "computeProperties", "baseTimeN
 """Of these keys a trace of the PyTorch profiler has one at least."""
 _OTHER = "give a file that `profiler.export_chrome_trace(path)` of torch.profiler wrote"
 _NUMBER = "write numbers or texts there in the script that merges or changes traces"
-_AGAIN = "export it again with `profiler.export_chrome_trace(path)`"
 
 
 def read_chrome_trace(path: Path) -> Trace:
@@ -85,7 +85,7 @@ def read_chrome_trace(path: Path) -> Trace:
     try:
         check_events(events)
     except ValueError as error:
-        raise TraceError(f"{path} cannot be read: {error}; {_AGAIN}") from None
+        raise TraceError(f"{path} cannot be read: {error}; {AGAIN}") from None
     if not events:
         raise TraceError(_explain_none(path, document))
     # Older profilers count from 1970: in nanoseconds a double would be 256 ns coarse.
@@ -126,7 +126,7 @@ def _decode(path: Path) -> object:
     try:
         return parse_written(data.decode("utf-8-sig", errors="replace"))
     except (ValueError, RecursionError, MemoryError) as error:
-        raise TraceError(f"{path} cannot be read ({error}); {_AGAIN}") from None
+        raise TraceError(f"{path} cannot be read ({error}); {AGAIN}") from None
 
 
 def _is_kept(event: object) -> bool:

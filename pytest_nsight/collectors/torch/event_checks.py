@@ -12,6 +12,8 @@ from typing import Any
 
 from pytest_nsight.model.units import count
 
+AGAIN = "export it again with `profiler.export_chrome_trace(path)`"
+
 PREFIX = "pytest_nsight:"
 """A range of ours is a record_function named `pytest_nsight:<payload>:<name>`."""
 
@@ -25,6 +27,7 @@ _ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 _LARGEST = 2**62
 _LARGEST_SMALL = 2**31
 _PLACES = ("pid", "tid")
+_MOST_SHOWN = 60
 _MOST_DIGITS = 18
 """Every number of so many digits fits in 64 bits."""
 
@@ -58,7 +61,8 @@ def _escape(written: re.Match[str]) -> str:
 def mend_events(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
     """The events that can be used, and notes on those that Kineto wrote wrongly.
 
-    A length below zero counts as none. What ran on a device at time 0 for no time has lost its times.
+    A length below zero and one that is missing count as none. What ran on a device at time 0 for no time has lost
+    its times.
 
     Args:
         events: decoded JSON, unchecked but for their categories.
@@ -75,6 +79,14 @@ def mend_events(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
         what = count(wrong, "event ends before it starts; its", "events end before they start; their")
         notes.append(f"{what} length counts as 0")
         kept = [{**event, "dur": 0} if bad else event for event, bad in zip(kept, is_negative, strict=True)]
+    lacking = [event for event in kept if "dur" not in event]
+    if lacking:
+        what = count(len(lacking), "event has no length (dur), the", "events have no length (dur), such as the")
+        # What ran on a device says more than the operator that launched it.
+        one = max(lacking, key=lambda event: event["cat"] in _ON_DEVICE)
+        named = f"{what} {one['cat']} {str(one.get('name', ''))[:_MOST_SHOWN]}"
+        notes.append(f"{named}; it counts as 0, and times are too small; {AGAIN}")
+        kept = [{"dur": 0, **event} for event in kept]
     return kept, notes
 
 
@@ -101,7 +113,9 @@ def number_places(events: list[Event]) -> tuple[list[Event], tuple[str, ...]]:
             if field in event
         )
         number, field, value = next(found for found in where if type(found[2]) in wrong)
-        raise ValueError(f"in event {number}, {field} is {str(value)[:60]!r}, neither a whole number nor a text")
+        raise ValueError(
+            f"in event {number}, {field} is {str(value)[:_MOST_SHOWN]!r}, neither a whole number nor a text"
+        )
     used = {event[field] for field in _PLACES for event in events if field in event}
     free = (number for number in itertools.count(1) if number not in used)
     numbers: dict[str, dict[str, int]] = {field: {} for field in _PLACES}
@@ -117,7 +131,7 @@ def number_places(events: list[Event]) -> tuple[list[Event], tuple[str, ...]]:
 
 def _is_timeless(event: Event) -> bool:
     # Not "==" alone: False is 0, and what is no number is reported later.
-    return event["cat"] in _ON_DEVICE and _is_zero(event.get("ts")) and _is_zero(event.get("dur"))
+    return event["cat"] in _ON_DEVICE and _is_zero(event.get("ts")) and _is_zero(event.get("dur", 0))
 
 
 def _is_zero(value: object) -> bool:
@@ -140,7 +154,7 @@ def check_events(events: object) -> None:
             raise ValueError(f"event {number} is a {type(event).__name__}, not an object")  # noqa: TRY004
         wrong = _find_wrong(event)
         if wrong is not None:
-            raise ValueError(f"in event {number}, {wrong[0]} is {str(wrong[1])[:60]!r}")
+            raise ValueError(f"in event {number}, {wrong[0]} is {str(wrong[1])[:_MOST_SHOWN]!r}")
 
 
 def _find_wrong(event: Event) -> tuple[str, object] | None:
@@ -148,6 +162,8 @@ def _find_wrong(event: Event) -> tuple[str, object] | None:
     for name, is_right in _NEEDED.items():
         if not is_right(event.get(name)):
             return name, event.get(name)
+    if event["cat"] in _ON_DEVICE and "dur" not in event:
+        return "dur", None
     for name, is_right in _OPTIONAL.items():
         if name in event and not is_right(event[name]):
             return name, event[name]
