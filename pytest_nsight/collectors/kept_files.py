@@ -44,11 +44,14 @@ class KeptFiles:
         A file that a test has damaged is left out: its case then lacks its rounds, and no other does.
 
         Raises:
-            TraceError: its worker wrote nothing, or nothing that can be read.
+            TraceError: its worker wrote nothing, or nothing that can be read. Rounds may have been measured: it
+                writes once they have ended, and may fail to.
         """
         paths = self._list(folder)
         if not paths:
-            raise TraceError(f"{self.tool} left no trace in {folder}: no test got as far as measuring anything")
+            raise TraceError(
+                f"{self.tool} left no trace in {folder}, where it writes one at the end of each test's rounds"
+            )
         try:
             return self.join(paths)
         except TraceError:

@@ -409,7 +409,7 @@ def test_without_a_gpu_it_is_refused():
 @pytest.mark.slow
 def test_nothing_recorded_is_an_error_and_nothing_stays_but_what_is_kept(device, tmp_path, monkeypatch):
     collector = CuptiCollector(availability.find_working())
-    with pytest.raises(TraceError, match=r"CUPTI left no trace in .*: no test got as far"):
+    with pytest.raises(TraceError, match=r"CUPTI left no trace in .*, where it writes one at the end"):
         collector.collect(tmp_path)
     record(device, tmp_path, device.launch)
 

@@ -32,6 +32,17 @@ WRITTEN = """{
 }"""
 
 
+FOLDERS = (
+    'a "quoted" folder',
+    "back\\slash",
+    "back\\\\slashes",
+    'ends in "',
+    "ends in \\",
+    "new\nline",
+    '", "pid": {',
+)
+
+
 @pytest.fixture
 def record(tmp_path):
     """Records ranges of ours, with the given names, around what a program does; gives the trace."""
@@ -57,6 +68,26 @@ def test_every_name_comes_back(record):
 
     assert [trace.strings[number] for number in trace.ranges.name] == list(NAMES)
     assert trace.ranges.payload.tolist() == list(range(len(NAMES)))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", FOLDERS)
+def test_a_record_is_written_in_a_folder_of_every_name(tmp_path, name):
+    folder = tmp_path / name
+    folder.mkdir()
+    factory = find_factory("torch")
+    recorder = factory.make_recorder(folder)
+    recorder.start()
+    recorder.push('a "quoted" range', 0)
+    with torch.profiler.record_function('the program\'s "own" range'):
+        torch.ones(4) + 1
+    recorder.pop()
+    recorder.stop()
+
+    trace = factory.read_kept(folder)
+
+    assert [trace.strings[number] for number in trace.ranges.name] == ['a "quoted" range']
+    assert "aten::add" in {shape.full_name for shape in trace.shapes}
 
 
 @pytest.mark.slow
@@ -144,6 +175,19 @@ def test_a_name_that_torch_did_not_escape_is_read(name):
 
     assert event["name"] == name
     assert (event["ph"], event["pid"]) == ("X", 1)
+
+
+@pytest.mark.parametrize("name", ["plain", 'a "quoted" name', '"traceName": "'])
+@pytest.mark.parametrize(
+    "path", ['/a"b/trace.json', "/a\\ b/trace.json", '/ends in "', "/ends in \\", '/a", "pid": {/"']
+)
+def test_a_path_that_torch_did_not_escape_is_read(path, name):
+    text = (WRITTEN % name).removesuffix("\n}") + f',"traceName": "{path}" }}'
+
+    document = parse_written(text)
+
+    assert document["traceName"] == path
+    assert document["traceEvents"][0]["name"] == name
 
 
 def test_valid_json_is_taken_as_it_is():

@@ -87,3 +87,27 @@ def test_where_no_record_can_be_read_the_session_ends_with_the_reason(
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "The importer failed." in result.stderr.str() + result.stdout.str()
     assert len(list(pytester.path.glob(".nsight/2*/run-*"))) == runs
+
+
+UNWRITTEN = """
+@pytest.mark.nsight
+def test_unwritten(nsight, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("no room for the record")
+    monkeypatch.setattr("gzip.open", refuse)
+    nsight(square, torch.ones(8))
+"""
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "two_gpus", "-n", "2")])
+def test_where_a_record_could_not_be_written_the_reason_is_that_of_the_test(
+    gate: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(PLUGINS), prepend=os.pathsep)
+
+    result = gate("--nsight-collector=torch", *options, body=UNWRITTEN)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = result.stderr.str() + result.stdout.str()
+    assert "torch.profiler left no trace in" in said
+    assert "test_case.py::test_unwritten failed there: OSError: no room for the record" in said

@@ -34,10 +34,12 @@ _MOST_DIGITS = 18
 
 # A name in what torch writes: each on a line of its own, its quotes and backslashes as they are.
 _WRITTEN_NAME = re.compile(r'^(\s*"name": ")(.*?)(",?)$', re.MULTILINE)
+# The path of the file, its last value, likewise.
+_WRITTEN_PATH = re.compile(r'(?<!\\)("traceName": ")(.*)("\s*\}\s*)\Z', re.DOTALL)
 
 
 def parse_written(text: str) -> object:
-    """What torch wrote as JSON, which it is not where a name of the program's own holds a quote or a backslash.
+    """What torch wrote as JSON, which it is not where a program's name or the path holds a quote or a backslash.
 
     Args:
         text: the file, a value on each line.
@@ -49,7 +51,8 @@ def parse_written(text: str) -> object:
     try:
         decoded = loads(text, strict=False)
     except ValueError:
-        decoded = loads(_WRITTEN_NAME.sub(_escape, text), strict=False)
+        text = _WRITTEN_NAME.sub(_escape, text)
+        decoded = loads(_WRITTEN_PATH.sub(_escape, text), strict=False)
     return decoded
 
 

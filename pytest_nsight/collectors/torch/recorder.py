@@ -22,6 +22,7 @@ from pytest_nsight.model.errors import TraceError
 # What may stay as it is in a name that torch writes between quotes without a look at it.
 _HARMLESS = " ()*+,-./:;<=>[]_|~"
 _COMPRESSION = 5
+_EXPORT = "chrome.json"
 _KEPT_CATEGORIES = {
     "cpu_op", "user_annotation", "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver",
 }  # fmt: skip
@@ -66,9 +67,9 @@ class TorchRecorder:
         with _silence():
             self._profiler.__exit__(None, None, None)
         with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
-            path = Path(scratch, "chrome.json")
-            self._profiler.export_chrome_trace(str(path))
-            record = parse_written(path.read_text(encoding="utf-8", errors="replace"))
+            with _named_harmlessly(scratch) as folder:
+                self._profiler.export_chrome_trace(f"{folder}/{_EXPORT}")
+            record = parse_written(Path(scratch, _EXPORT).read_text(encoding="utf-8", errors="replace"))
         self._profiler = None
         self._written += 1
         # As one text: written piece by piece, JSON is made by Python code, which took a quarter of a CPU session.
@@ -89,6 +90,16 @@ class TorchRecorder:
     def pop(self) -> None:
         """Closes the range opened last."""
         self._open.pop().__exit__(None, None, None)
+
+
+@contextmanager
+def _named_harmlessly(folder: str) -> Iterator[str]:
+    """Another path of the folder: torch writes a quote in it as it is, and changes backslashes and line feeds."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        yield f"/proc/self/fd/{descriptor}"
+    finally:
+        os.close(descriptor)
 
 
 def _refuse(*_: object, **__: object) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.controller.workers.time_limits import read_overdue
-from pytest_nsight.controller.workers.unread_records import UnreadRecordError
+from pytest_nsight.controller.workers.unread_records import UnreadRecordError, explain_unread
 from pytest_nsight.controller.workers.worker_failure import (
     describe_crash,
     describe_failed_start,
@@ -148,7 +148,7 @@ def read_parallel_run(
 def _raise_first_error(records: Sequence[ProcessRecord], folder: Path) -> None:
     for record in records:
         if record.trace_error:
-            raise UnreadRecordError(record.trace_error, folder)
+            raise UnreadRecordError(explain_unread(record.trace_error, record.manifest), folder)
 
 
 def read_recorded_parallel_run(folder: Path, reader: TraceReader) -> tuple[ProcessRecord, ...]:

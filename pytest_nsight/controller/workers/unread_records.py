@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.protocol.job import DIED_FILE, UNREAD_FILE
 from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import first_line_of
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord
 
 
@@ -40,6 +41,24 @@ class UnreadRecordError(CollectorError):
         first, *others = processes
         note = f"the record of a process could not be read, and its tests were measured again: {self}"
         return (replace(first, notes=(note, *first.notes)), *others)
+
+
+def explain_unread(error: str, manifest: Manifest) -> str:
+    """Why a record cannot be read; where all that were measured failed, their recorder may have, so with the first.
+
+    Args:
+        error: what its reader says.
+        manifest: of the process.
+    """
+    failures = {
+        report.case: first_line_of(report.report.get("longrepr"))
+        for report in reversed(manifest.reports)
+        if report.report["outcome"] == "failed"
+    }
+    measured = list(dict.fromkeys(one.case for one in manifest.rounds))
+    if not measured or not all(failures.get(case) for case in measured):
+        return error
+    return f"{error}; {measured[0]} failed there: {failures[measured[0]]}"
 
 
 def _write(file: Path, text: str) -> None:

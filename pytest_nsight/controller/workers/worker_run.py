@@ -19,7 +19,7 @@ from pytest_nsight.controller.workers.prewarmed import (
 )
 from pytest_nsight.controller.workers.progress import LateImport, Progress, Tail
 from pytest_nsight.controller.workers.time_limits import read_overdue
-from pytest_nsight.controller.workers.unread_records import UnreadRecordError
+from pytest_nsight.controller.workers.unread_records import UnreadRecordError, explain_unread
 from pytest_nsight.controller.workers.worker_failure import (
     describe_crash,
     describe_failed_start,
@@ -236,6 +236,6 @@ class LiveSource:
             trace = self._collector.collect(folder)
         except CollectorError as error:
             if end is ProcessEnd.COMPLETE:
-                raise UnreadRecordError(str(error), folder) from None
+                raise UnreadRecordError(explain_unread(str(error), manifest), folder) from None
             return ProcessRecord(manifest, None, end, failure, str(error))
         return ProcessRecord(manifest, trace, end, failure)
