@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,7 +80,7 @@ def merge(files: Sequence[Path]) -> str:
         case [path]:
             merged = merge_conflict(path)
             origins = f"{merged.from_ours} of them only ours, {merged.from_theirs} only theirs"
-            return f"{path}: {merged.runs} runs, {origins}; now type: git add {path}"
+            return f"{path}: {merged.runs} runs, {origins}; now type: git add {shlex.quote(str(path))}"
         case [base, ours, theirs, *names] if len(names) <= 1:
             merge_files(base, ours, theirs, str(names[0] if names else ours))
             return ""
@@ -116,7 +117,7 @@ def merge_conflict(path: Path) -> Merged:
         raise BaselineError(
             f"git holds no two versions of {path}: it is in no conflict, or one branch deleted it; see "
             "`git status`. If it was committed with conflict markers, take it from a commit before that, "
-            f"`git checkout <commit> -- {path}`, or delete it and save again"
+            f"`git checkout <commit> -- {shlex.quote(str(path))}`, or delete it and save again"
         )
     return _merge([content or b"" for content in contents], path, str(path))
 

@@ -6,6 +6,7 @@ import errno
 import hashlib
 import os
 import re
+import shlex
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -97,7 +98,7 @@ def read_file(path: Path) -> Runs:
     try:
         return decode(text)
     except MergeConflictError as error:
-        remedy = f"unite both versions with `pytest-nsight merge-baselines {path}`"
+        remedy = f"unite both versions with `pytest-nsight merge-baselines {shlex.quote(str(path))}`"
         raise MergeConflictError(f"baseline file {path}: {error}; {remedy}") from error
     except NewerFormatError as error:
         raise NewerFormatError(f"baseline file {path}: {error}; upgrade pytest-nsight") from error
@@ -279,7 +280,7 @@ def _merge(stored: Runs, added: Sequence[RunSummary], keep: int) -> Runs:
 def _damaged(path: Path, what: str) -> str:
     found = f"baseline file {path}: {what}"
     if _is_tracked(path):
-        return f"{found}; restore it with `git checkout -- {path}`, or delete it and save again"
+        return f"{found}; restore it with `git checkout -- {shlex.quote(str(path))}`, or delete it and save again"
     return f"{found}; delete it and save again, or move it out of {path.parent}"
 
 

@@ -57,7 +57,7 @@ def check_rootdir(config: pytest.Config) -> None:
         found, wanted = _describe(config.rootpath, config.inipath), _describe(root, ini)
         raise UsageError(
             f"pytest took {value}, the value of {option}, for a test, and so its root folder for {found}; it is "
-            f"{wanted}. Other baselines and settings would count; write {option}={value}"
+            f"{wanted}. Other baselines and settings would count; write {option}={shlex.quote(value)}"
         )
 
 
@@ -74,10 +74,11 @@ def _check_ini_option(config: pytest.Config) -> None:
     used, left = given.baselines(), root / own.get("nsight_baselines", DEFAULT_BASELINES)
     if used != left and not used.exists() and any(left.glob("*/*.json")):
         is_elsewhere = root != config.rootpath
-        remedy = f"--rootdir={root}" if is_elsewhere else f"--nsight-baselines={left}"
+        option, folder = ("--rootdir", root) if is_elsewhere else ("--nsight-baselines", left)
         raise UsageError(
             f"with -c {known.inifilename} there are no baselines, because it makes {used} their folder, and those "
-            f"in {left} would not count; add {remedy}, or name another folder with --nsight-baselines"
+            f"in {left} would not count; add {option}={shlex.quote(str(folder))}, or name another folder with "
+            "--nsight-baselines"
         )
 
 

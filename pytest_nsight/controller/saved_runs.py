@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -156,7 +157,7 @@ def describe_reason(settings: Settings, saved: SavedRuns) -> tuple[str, ...]:
 
 def _describe_later_save(settings: Settings, folder: Path) -> str:
     """How the user saves without measuring again."""
-    recording = settings.replay or folder
+    recording = shlex.quote(str(settings.replay or folder))
     switch = "" if settings.script is not None else "--nsight "
     return f"what was measured is kept: save it with {switch}--nsight-save --nsight-replay {recording}"
 

@@ -123,7 +123,9 @@ ALL = [f"run-{number}" for number in (*range(5), *range(10, 15), *range(20, 25))
 
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
-    return Repository(tmp_path)
+    folder = tmp_path / "a project"
+    folder.mkdir()
+    return Repository(folder)
 
 
 def test_two_branches_that_both_saved_merge_without_a_conflict(repository: Repository) -> None:
@@ -172,7 +174,7 @@ def test_without_the_driver_a_conflict_is_united_by_hand(
     assert main(["merge-baselines", str(path)]) == 0
 
     assert repository.stored() == {CASE: ALL, OTHER: ALL}
-    assert f"git add {path}" in capsys.readouterr().out
+    assert f"git add '{path}'" in capsys.readouterr().out
     repository.git("add", FILE)
     repository.git("commit", "--quiet", "--no-edit")
 
@@ -204,7 +206,7 @@ def test_a_file_in_no_conflict_is_left_alone(repository: Repository, capsys: pyt
     said = capsys.readouterr().err
     assert "git holds no two versions of" in said
     assert (
-        f"committed with conflict markers, take it from a commit before that, `git checkout <commit> -- {path}`"
+        f"committed with conflict markers, take it from a commit before that, `git checkout <commit> -- '{path}'`"
         in said
     )
     assert path.read_bytes() == before

@@ -213,12 +213,20 @@ def test_a_damaged_file_is_named_and_never_overwritten(tmp_path: Path, content: 
 
 
 def test_damage_tells_how_to_restore(tmp_path: Path) -> None:
-    path = tmp_path / "a.json"
+    path = tmp_path / "a model.json"
     path.write_text("{")
     run_git(tmp_path, "init", "--quiet")
-    run_git(tmp_path, "add", "a.json")
+    run_git(tmp_path, "add", path.name)
 
-    with pytest.raises(BaselineError, match=r"restore it with `git checkout -- .*a.json`, or delete it and save"):
+    with pytest.raises(BaselineError, match=r"restore it with `git checkout -- '.*a model.json'`, or delete it"):
+        read_file(path)
+
+
+def test_the_command_that_unites_versions_can_be_typed_whatever_the_folder_is_called(tmp_path: Path) -> None:
+    path = tmp_path / "a model.json"
+    path.write_bytes(b"<<<<<<< HEAD\n")
+
+    with pytest.raises(BaselineError, match=r"`pytest-nsight merge-baselines '.*a model.json'`"):
         read_file(path)
 
 

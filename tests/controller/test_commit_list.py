@@ -122,8 +122,8 @@ def test_what_is_no_line_of_commits_is_one_sentence(
         list_commits(repository, new, old)
     with pytest.raises(UsageError, match="are the same commit"):
         list_commits(repository, "HEAD", "main")
-    with pytest.raises(UsageError, match=r"no ancestor of branch .*git merge-base main branch"):
-        list_commits(repository, "main", "branch")
+    with pytest.raises(UsageError, match=r"no ancestor of branch .*git merge-base 'main\^\{\}' branch"):
+        list_commits(repository, "main^{}", "branch")
     with pytest.raises(UsageError, match="bisect nowhere: git knows no such commit"):
         list_commits(repository, "nowhere", "HEAD")
     with pytest.raises(UsageError, match="bisect --all: git knows no such commit"):

@@ -70,6 +70,18 @@ def test_an_ini_file_elsewhere_does_not_take_the_baselines_away(collect: Collect
     assert f"those in {has_baselines} would not count; add --rootdir={has_baselines.parent}" in said
 
 
+def test_what_is_to_be_typed_is_quoted(collect: Collect, pytester: pytest.Pytester, has_baselines: Path) -> None:
+    project = has_baselines.parent.rename(pytester.path / "the project")
+    (project / "pytest.ini").write_text("[pytest]\n")
+    pytester.chdir()
+
+    result = pytester.runpytest_subprocess(
+        "--nsight", "--collect-only", "-c", str(pytester.path / "other.ini"), str(project / "tests")
+    )
+
+    assert f"add --rootdir='{project}'" in " ".join(result.stderr.str().split())
+
+
 def test_an_ini_file_beside_the_projects_does_not_take_its_baselines_away(
     collect: Collect, has_baselines: Path
 ) -> None:

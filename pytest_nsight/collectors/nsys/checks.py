@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import sqlite3
 import sys
 import tempfile
@@ -118,7 +119,8 @@ def _check_probe(installation: Installation, environ: dict[str, str]) -> tuple[C
         with scratch() as folder:
             mechanism, found = _probe(installation, folder, environ)
     except (NsightError, sqlite3.Error, OSError) as error:
-        remedy = f"type {installation.path} profile true to see why, or install another version of Nsight Systems"
+        command = shlex.join((str(installation.path), "profile", "true"))
+        remedy = f"type {command} to see why, or install another version of Nsight Systems"
         failed = Check("probe run", ok=False, detail=str(error), remedy=remedy)
         return failed, Check("NVTX", ok=False, detail="the probe run failed", remedy="repair the probe run first")
     if found:

@@ -92,9 +92,10 @@ def list_commits(root: Path, good: str, bad: str) -> CommitLine:
                 f"bisect: this clone is shallow, and nothing in it leads from {good} ({first.short}) to {bad} "
                 f"({last.short}); fetch the rest: git fetch --unshallow --tags"
             )
+        ask = shlex.join(("git", "merge-base", good, bad))
         raise UsageError(
             f"bisect: {good} ({first.short}) is no ancestor of {bad} ({last.short}), so no line of commits leads "
-            f"from one to the other; give their common ancestor as GOOD: git merge-base {good} {bad}"
+            f"from one to the other; give their common ancestor as GOOD: {ask}"
         )
     span = f"{first.commit}..{last.commit}"
     listed = ask_git(top, "log", "--first-parent", "--reverse", "-z", f"--format={_FORMAT}", span)

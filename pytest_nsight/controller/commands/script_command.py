@@ -193,5 +193,6 @@ def _check_interpreter(name: str) -> None:
     if os.path.realpath(prefix or found) != os.path.realpath(sys.prefix):
         raise UsageError(
             f"{name} is {found}, and this pytest-nsight belongs to {sys.executable}: install it there as well, and "
-            f"start it from there ({found} -m pip install pytest-nsight), or name the script without an interpreter"
+            f"start it from there ({shlex.quote(found)} -m pip install pytest-nsight), or name the script without "
+            "an interpreter"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shlex
 import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -88,7 +89,8 @@ def refuse_nested(revision: Revision, root: Path, cases: Iterable[str]) -> None:
             if _is_other_repository(folder / ".git"):
                 raise UsageError(
                     f"{revision.option} {revision.name} is a commit of {revision.repository}, which pytest's root "
-                    f"folder is in, and {file} belongs to another repository, {folder}: add --rootdir={folder}"
+                    f"folder is in, and {file} belongs to another repository, {folder}: "
+                    f"add --rootdir={shlex.quote(str(folder))}"
                 )
 
 
