@@ -165,6 +165,28 @@ def test_a_standard_output_without_an_encoding_gets_the_table(pytester: pytest.P
     result.stdout.fnmatch_lines(["*1 verdict: 1 saved*"])
 
 
+@pytest.mark.parametrize("in_environment", [False, True])
+def test_the_file_of_debug_is_written_by_the_users_own_pytest_alone(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, in_environment: bool
+) -> None:
+    option = "--debug=debug.log"
+    if in_environment:
+        monkeypatch.setenv("PYTEST_ADDOPTS", option)
+
+    given = () if in_environment else (option,)
+    result = gate(*given, "--nsight-collector=torch", *COMMON, body=CASE)
+
+    result.assert_outcomes(passed=1)
+    written = (pytester.path / "debug.log").read_bytes()
+    assert b"\0" not in written
+    assert written.startswith(b"versions pytest-")
+    assert written.count(b"versions pytest-") == 1
+    assert b"finish pytest_unconfigure" in written
+    logs = list(pytester.path.glob(".nsight/2*/run-*/worker.log"))
+    assert logs
+    assert not any("debug information" in log.read_text() for log in logs)
+
+
 def test_trace_reaches_no_worker(gate: Gate) -> None:
     result = gate(*COMMON, "--trace", body=CASE)
 
