@@ -130,7 +130,6 @@ def test_a_table_without_rows_is_read(table, tmp_path):
         ("ALTER TABLE StringIds RENAME COLUMN value TO text", "lacks 2 names"),
         ("DELETE FROM StringIds WHERE value = 'k'", "lacks 1 name that 1 of 3 named rows of CUPTI_ACTIVITY_KIND_K"),
         ("DELETE FROM StringIds WHERE value LIKE 'cudaDev%'", "1 name that 1 of 6 named rows of CUPTI_ACTIVITY"),
-        ("DELETE FROM StringIds WHERE value = 'registered'", "lacks 1 name that 1 of 1 named row of NVTX_EVENTS"),
     ],
 )  # fmt: skip
 def test_an_export_that_lacks_names_is_refused_as_one_with_null_in_their_place(change, words, tmp_path):
@@ -141,6 +140,17 @@ def test_an_export_that_lacks_names_is_refused_as_one_with_null_in_their_place(c
 
     with pytest.raises(TraceError, match=words):
         read(path)
+
+
+def test_ranges_that_lack_their_names_are_noted_and_keep_their_launches(tmp_path):
+    builder = small().range("registered", 200, 210, is_registered=True)
+    path = alter(builder.write(tmp_path / "trace.sqlite"), "DELETE FROM StringIds WHERE value = 'registered'")
+
+    trace = read(path)
+
+    assert measure(trace).ranges["name"].tolist() == ["case", ""]
+    (note,) = (note for note in trace.notes if "StringIds" in note)
+    assert note.startswith("table StringIds lacks 1 name that 1 of 1 named row of NVTX_EVENTS refer to, so that")
 
 
 def test_a_string_that_is_null_is_no_name(tmp_path):

@@ -65,7 +65,7 @@ def read(path: Path) -> Trace:
     sampled = tables.pop(read_metrics.SAMPLES)
     notes = _mend_ends(tables)
     inline = read_host.read_inline_names(export)
-    strings = read_strings(export, tables, inline)
+    strings, name_notes = read_strings(export, tables, inline)
     texts = read_host.StringTable()
     ranges = read_host.build_ranges(tables.pop(read_host.NVTX), inline, strings, texts)
     calls = read_host.build_calls(tables.pop(read_host.RUNTIME), strings, texts)
@@ -92,6 +92,7 @@ def read(path: Path) -> Trace:
         notes=(
             *notes,
             *open_notes,
+            *name_notes,
             *_find_unknown_ranges(export, ranges),
             *_find_hidden_graphs(calls, launches, texts.texts),
             *_find_missing_kernels(calls, shapes, texts.texts),

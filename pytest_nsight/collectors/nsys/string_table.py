@@ -18,7 +18,9 @@ from pytest_nsight.model.units import count
 IDS_AT_ONCE = 500
 
 
-def read_strings(export: Export, tables: Mapping[str, Arrays], inline: host_tables.InlineNames) -> dict[int, str]:
+def read_strings(
+    export: Export, tables: Mapping[str, Arrays], inline: host_tables.InlineNames
+) -> tuple[dict[int, str], tuple[str, ...]]:
     """The names of kernels, calls and ranges by their ids; other strings, such as the environment, are not read.
 
     Args:
@@ -26,9 +28,12 @@ def read_strings(export: Export, tables: Mapping[str, Arrays], inline: host_tabl
         tables: table -> columns, as read.
         inline: names that ranges and domains have in their own rows.
 
+    Returns:
+        The names, and a sentence on ranges whose names are missing: somebody else's ranges need not matter.
+
     Raises:
-        TraceError: the file is damaged, or lacks a name. Kernels without their names would be taken for one kernel,
-            and calls for some that do not wait.
+        TraceError: the file is damaged, or lacks the name of a kernel or a call. Kernels without their names would
+            be taken for one kernel, and calls for some that do not wait.
     """
     named = {
         device_tables.KERNEL: tables[device_tables.KERNEL]["demangledName"],
@@ -37,14 +42,17 @@ def read_strings(export: Export, tables: Mapping[str, Arrays], inline: host_tabl
     }
     ids = distinct(np.concatenate([distinct(own) for own in named.values()]))
     strings = _read(export, ids)
+    notes = []
     for table, own in named.items():
         lacking = [number for number in distinct(own).tolist() if number not in strings]
-        if lacking:
-            rows = f"{int(np.isin(own, lacking).sum()):,} of {count(len(own), 'named row')}"
-            names = count(len(lacking), "name")
-            where = f"table StringIds of {export.path} lacks {names} that {rows} of {table} refer to"
-            raise TraceError(f"{where}; {AGAIN}")
-    return strings
+        if not lacking:
+            continue
+        rows = f"{int(np.isin(own, lacking).sum()):,} of {count(len(own), 'named row')}"
+        what = f"lacks {count(len(lacking), 'name')} that {rows} of {table} refer to"
+        if table != host_tables.NVTX:
+            raise TraceError(f"table StringIds of {export.path} {what}; {AGAIN}")
+        notes.append(f"table StringIds {what}, so that these ranges have no names; {AGAIN}")
+    return strings, tuple(notes)
 
 
 def _read(export: Export, ids: npt.NDArray[Any]) -> dict[int, str]:
