@@ -156,14 +156,14 @@ def _list_ranges(trace: Trace, zero_ns: int) -> Iterator[str]:
     ranges, names = trace.ranges, _quote(trace.strings)
     columns = (ranges.start_ns, ranges.end_ns, ranges.name, ranges.domain, ranges.process, ranges.thread)
     for number, (start, end, name, domain, process, thread) in enumerate(_rows(columns)):
-        place = f'"cat":"user_annotation","name":{names[name]},"pid":{process}'
+        place = (
+            f'"cat":"user_annotation","name":{names[name]},"pid":{process},"args":{{"NVTX domain":{names[domain]}}}'
+        )
         if thread == ANY_THREAD:
             for phase, time_ns in (("b", start), ("e", max(start, end))):
                 yield f'{{"ph":"{phase}","id":{number},"ts":{_us(time_ns - zero_ns)},"tid":0,{place}}}'
             continue
-        yield (
-            f'{{"ph":"X",{_span(start, end, zero_ns)},"tid":{thread},{place},"args":{{"domain":{names[domain]}}}}}'
-        )
+        yield f'{{"ph":"X",{_span(start, end, zero_ns)},"tid":{thread},{place}}}'
 
 
 def _list_calls(trace: Trace, zero_ns: int) -> tuple[dict[tuple[int, int], tuple[int, int]], Iterable[str]]:

@@ -15,9 +15,12 @@ import pytest
 from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.cli import main
 from pytest_nsight.collectors.open_recording import load_trace
-from pytest_nsight.model.errors import UsageError
+from pytest_nsight.compare.changes import Group
+from pytest_nsight.compare.compare_command import compare
+from pytest_nsight.model.errors import TraceError, UsageError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.show.trace_events import write_trace_events
+from tests.trace.trace_builder import TraceBuilder
 
 DATA = Path(__file__).parents[1] / "data"
 RECORDING = DATA / "recordings" / "h200_nsys_2025_3.sqlite.xz"
@@ -37,6 +40,10 @@ def kinds(trace: Trace) -> Counter[tuple[str, int, int, int]]:
         (trace.shapes[shape].kind, length, device, stream)
         for shape, length, device, stream in zip(*(column.tolist() for column in columns), strict=True)
     )
+
+
+def costs(shown: Trace) -> list[tuple[tuple[str, ...], int, int]]:
+    return sorted((one.path, one.count, one.kernel_ns) for one in analyse(shown).ranges)
 
 
 @pytest.mark.slow
@@ -61,12 +68,64 @@ def test_all_that_was_recorded_is_read_again_to_the_nanosecond(trace: Trace, tmp
 def test_ranges_keep_the_launches_inside_them(trace: Trace, tmp_path: Path) -> None:
     write_trace_events(trace, tmp_path / "out.json.gz")
 
-    def costs(shown: Trace) -> dict[str, tuple[int, int]]:
-        # The format has no domains, so that ranges of two domains nest in one another.
-        return {one.path[-1]: (one.count, one.kernel_ns) for one in analyse(shown, domain="").ranges}
+    assert len({path[0].partition(":")[0] for path, _, _ in costs(trace)}) > 1
+    assert costs(load_trace(tmp_path / "out.json.gz")) == costs(trace)
 
-    assert costs(trace)
-    assert costs(load_trace(tmp_path / "out.json.gz")).items() >= costs(trace).items()
+
+def test_ranges_keep_their_domain_and_those_of_no_thread_are_read_again(tmp_path: Path) -> None:
+    built = TraceBuilder()
+    for at in (0, 10_000):
+        built.range("step", at, at + 9000, domain="").range("norm", at + 100, at + 4000)
+        # Start/end ranges, which cross.
+        built.range("request", at + 50, at + 9500, domain="server", is_pushed=False)
+        built.range("request", at + 5000, at + 12_000, domain="server", is_pushed=False)
+        built.launch("a", at + 200, at + 700, api_at=at + 150).launch("b", at + 6000, at + 6100, api_at=at + 5500)
+    recorded = load_trace(built.write(tmp_path / "a.sqlite"))
+    write_trace_events(recorded, tmp_path / "out.json")
+    again = load_trace(tmp_path / "out.json")
+
+    def list_ranges(shown: Trace) -> list[tuple[str, str, int, int, int, int]]:
+        ranges, texts = shown.ranges, shown.strings
+        zero = int(ranges.start_ns.min())
+        columns = (ranges.domain, ranges.name, ranges.process, ranges.thread, ranges.start_ns, ranges.end_ns)
+        rows = zip(*(column.tolist() for column in columns), strict=True)
+        return sorted((texts[a], texts[b], c, d, start - zero, end - zero) for a, b, c, d, start, end in rows)
+
+    assert list_ranges(again) == list_ranges(recorded)
+    assert costs(again) == costs(recorded)
+
+
+def test_a_trace_and_its_own_timeline_have_the_same_ranges(tmp_path: Path) -> None:
+    write_trace_events(load_trace(RECORDING), tmp_path / "out.json")
+
+    changes = compare(RECORDING, tmp_path / "out.json")
+    rows = [row for row in changes.rows if row.group is Group.RANGE]
+    assert {row.name for row in rows} > {"pytest_nsight:mm#*"}
+    assert all(row.ratio == 1 and row.verdict == "UNCHANGED" for row in rows)
+
+
+@pytest.mark.parametrize("end", [{"ph": "i"}, {"ts": "late"}, {"ts": 10**400}, {"id": 99}, {"id": [1]}])
+def test_a_range_of_no_thread_that_has_no_end_is_an_error(tmp_path: Path, end: dict[str, object]) -> None:
+    built = TraceBuilder().range("request", 50, 9500, is_pushed=False).launch("a", 200, 700, api_at=150)
+    write_trace_events(load_trace(built.write(tmp_path / "a.sqlite")), tmp_path / "out.json")
+    document = json.loads((tmp_path / "out.json").read_text())
+    (half,) = [event for event in document["traceEvents"] if event["ph"] == "e"]
+    half |= end
+    (tmp_path / "out.json").write_text(json.dumps(document))
+
+    with pytest.raises(TraceError, match="dur is 'None'"):
+        load_trace(tmp_path / "out.json")
+
+
+def test_only_the_timelines_own_argument_is_a_domain(tmp_path: Path) -> None:
+    """The profiler lists the arguments of the program under any name that Python takes."""
+    annotation = {"ph": "X", "cat": "user_annotation", "name": "step", "ts": 1.0, "dur": 9.0, "pid": 1, "tid": 1}
+    operator = {**annotation, "cat": "cpu_op", "name": "aten::mul", "args": {"NVTX domain": "x"}}
+    events = [{**annotation, "args": {"domain": "x"}}, {**annotation, "args": {"NVTX domain": 7}}, operator]
+    (tmp_path / "t.json").write_text(json.dumps({"schemaVersion": 1, "traceEvents": events}))
+    read = load_trace(tmp_path / "t.json")
+
+    assert {read.strings[number] for number in read.ranges.domain.tolist()} == {""}
 
 
 def test_boards_and_processes_are_told_apart_when_read_again(tmp_path: Path) -> None:

@@ -26,6 +26,7 @@ from pytest_nsight.collectors.torch.event_checks import (
 )
 from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.collectors.torch.listed_boards import read_boards, read_owners
+from pytest_nsight.collectors.torch.timeline_ranges import join_halves, read_domain
 from pytest_nsight.model.api_calls import launches_kernel
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.sorted_keys import distinct
@@ -77,6 +78,7 @@ def read_chrome_trace(path: Path) -> Trace:
     listed = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(listed, list):
         raise TraceError(f"{path} is no trace of the PyTorch profiler: {_explain_other(document)}; {_OTHER}")
+    listed = [*listed, *join_halves(listed)]
     events, notes = mend_events([_keep(event) for event in listed if _is_kept(event)])
     try:
         events, programs = number_places(events)
@@ -157,6 +159,8 @@ def _keep(event: Event) -> Event:
     # Operators list the arguments of the program, under any name; only calls and device work have ours.
     if isinstance(arguments, Mapping) and category not in _RANGES:
         kept["args"] = {name: _read_number(arguments[name]) for name in _ARGUMENTS if name in arguments}
+    if domain := read_domain(event):
+        kept["domain"] = domain
     return {**kept, "cat": category}
 
 
@@ -178,7 +182,7 @@ def _add_ranges(trace: Trace, events: Sequence[Event]) -> Trace:
     """The trace with a range for each operator and annotation, beside those of measured rounds."""
     chosen = [event for event in events if event["cat"] in _RANGES and not event["name"].startswith(PREFIX)]
     numbers = {text: number for number, text in enumerate(trace.strings)}
-    domain = numbers.setdefault("", len(numbers))
+    domains = [numbers.setdefault(event.get("domain", ""), len(numbers)) for event in chosen]
     names = [numbers.setdefault(event["name"], len(numbers)) for event in chosen]
     start_ns = np.array([round(float(event["ts"]) * 1000) for event in chosen], np.int64)
     length_ns = np.array([round(float(event.get("dur", 0)) * 1000) for event in chosen], np.int64)
@@ -186,7 +190,7 @@ def _add_ranges(trace: Trace, events: Sequence[Event]) -> Trace:
         "start_ns": start_ns,
         "end_ns": start_ns + length_ns,
         "name": np.array(names, np.int32),
-        "domain": np.full(len(chosen), domain, np.int32),
+        "domain": np.array(domains, np.int32),
         "payload": np.full(len(chosen), -1, np.int64),
         "process": np.array([event.get("pid", 0) for event in chosen], np.int64),
         "thread": np.array([event.get("tid", 0) for event in chosen], np.int64),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 # By name: a test may replace what their module holds, and its record must still be written.
 from json import dumps, loads
-from typing import Any
+from typing import Any, TypeGuard
 
 from pytest_nsight.model.units import count
 
@@ -77,7 +77,7 @@ def mend_events(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
         notes.append(
             f"{what} the time 0 and no length, a known fault of the profiler (pytorch/kineto#109); left out"
         )
-    is_negative = [_is_time(event.get("dur")) and event["dur"] < 0 for event in kept]
+    is_negative = [is_time(event.get("dur")) and event["dur"] < 0 for event in kept]
     if wrong := sum(is_negative):
         what = count(wrong, "event ends before it starts; its", "events end before they start; their")
         notes.append(f"{what} length counts as 0")
@@ -189,13 +189,14 @@ def _is_text(value: object) -> bool:
     return isinstance(value, str)
 
 
-def _is_time(value: object) -> bool:
+def is_time(value: object) -> TypeGuard[float]:
+    """Whether a value is a time in us, or a length, that can be counted in nanoseconds."""
     # Not isinstance: booleans are integers to Python. No comparison holds for what is not a number.
     return type(value) in (int, float) and abs(value) < _LATEST_US  # type: ignore[arg-type]
 
 
 def _is_duration(value: object) -> bool:
-    return _is_time(value) and value >= 0  # type: ignore[operator]
+    return is_time(value) and value >= 0
 
 
 def _is_integer(value: object) -> bool:
@@ -216,7 +217,7 @@ def _is_triple(value: object) -> bool:
 
 _Check = Callable[[object], bool]
 
-_NEEDED: Mapping[str, _Check] = {"cat": _is_text, "name": _is_text, "ts": _is_time}
+_NEEDED: Mapping[str, _Check] = {"cat": _is_text, "name": _is_text, "ts": is_time}
 _OPTIONAL: Mapping[str, _Check] = {
     "dur": _is_duration,
     "pid": _is_integer,
