@@ -25,7 +25,7 @@ def read_domain(event: Event) -> str:
 
 
 def join_halves(listed: Iterable[object]) -> list[Event]:
-    """The ranges of no thread, each of which is an event where it begins and one where it ends.
+    """The ranges of no thread: each is an event where it begins and another one where it ends.
 
     Args:
         listed: all events, as decoded from JSON, unchecked.
