@@ -13,7 +13,7 @@ from pytest_nsight.compare.sources import RunSource
 from pytest_nsight.gate.judging import judge_state
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
-from pytest_nsight.model.values import Case, Policy, ShapeUse
+from pytest_nsight.model.values import Case, Policy, RunSummary, ShapeUse
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_runs, uses, wobble
 
@@ -70,6 +70,33 @@ def test_a_failing_case_has_the_word_of_its_verdict_before_its_sentence(
     ]
     assert f"\n- **{word}** " in render_markdown(changes, 15)
     assert json.loads(render_json(changes))["failing"] == [word]
+
+
+@pytest.fixture
+def small_baseline() -> tuple[RunSummary, ...]:
+    """Two runs; other programs had the CPU during the second, which took longer."""
+    quiet, other = make_runs([20_000, 24_000], "old", shapes=TILE)
+    return quiet, replace(other, clocks=replace(other.clocks, processor_lost=0.7))
+
+
+def test_a_small_baseline_is_of_its_quiet_runs_alone_where_the_gate_keeps_all(
+    small_baseline: tuple[RunSummary, ...],
+) -> None:
+    after = make_runs([21_000], "new", shapes=TILE)
+    state = GateState(
+        SessionPlan((Case(SUBJECT.case, Policy()),), 1),
+        summaries=after,
+        reports={SUBJECT.case: ({"outcome": "passed", "when": "call"},)},
+    )
+
+    (verdict,) = judge_state(state, StoredRuns({SUBJECT: small_baseline}))
+    (row,) = compare_runs(RunSource("a", {SUBJECT: small_baseline}), RunSource("b", {SUBJECT: after}), None).rows
+
+    assert verdict.kind is VerdictKind.ENVIRONMENT
+    assert row.verdict == "INCONCLUSIVE"
+    assert verdict.comparison is not None
+    assert row.before == pytest.approx(20_000, rel=0.01)
+    assert verdict.comparison.baseline_ns == pytest.approx((20_000 * 24_000) ** 0.5, rel=0.01)
 
 
 def test_runs_that_other_programs_disturbed_are_left_out_of_both_sides_alike() -> None:
