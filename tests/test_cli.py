@@ -118,17 +118,24 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
     ("arguments", "code"),
     [
         (("show", "closed/x.sqlite"), 2),
+        (("show", "closed"), 2),
+        (("show", "listed"), 2),
+        (("show", "session"), 2),
         (("compare", "closed/a", "closed/b"), 2),
         (("report", "closed/a"), 2),
         (("verify", "closed/a"), 4),
         (("run", "--", "closed/bench.py"), 4),
     ],
-    ids=lambda value: value[0] if isinstance(value, tuple) else str(value),
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else str(value),
 )
 def test_a_folder_that_one_may_not_enter_is_one_sentence(
     tmp_path: Path, arguments: tuple[str, ...], code: int
 ) -> None:
-    (tmp_path / "closed").mkdir(mode=0)
+    for name, mode in (("closed", 0), ("listed", 0o400), ("session/run-001", 0)):
+        folder = tmp_path / name
+        folder.mkdir(parents=True)
+        (folder / "trace.sqlite.xz").touch()
+        folder.chmod(mode)
     command = [sys.executable, "-m", "pytest_nsight.cli", *arguments]
     # Root is let in everywhere, unless it gives that right away.
     drop = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
@@ -138,8 +145,8 @@ def test_a_folder_that_one_may_not_enter_is_one_sentence(
     assert done.returncode == code, done.stderr
     assert done.stdout == ""
     assert done.stderr.count("\n") == 1
-    assert "closed" in done.stderr
     assert "permission denied" in done.stderr.lower()
+    assert any(name in done.stderr for name in ("closed", "listed", "session/run-001"))
 
 
 def test_a_closed_or_a_full_output_is_no_traceback() -> None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from pytest_nsight.collectors.nsys.open_export import MAGIC
 from pytest_nsight.collectors.nsys.read import read_explained
-from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError
+from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError, explain_os_error
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.processes.claimed_folder import scratch
 from pytest_nsight.processes.regular_files import check_content, unpack_gzip, unpack_xz
@@ -46,7 +46,7 @@ def load_trace(path: str | Path) -> Trace:
 
     Raises:
         UsageError: the path does not exist, or it is the folder of a session with several runs.
-        RecordingError: the folder holds no trace.
+        RecordingError: the folder holds no trace, or may not be read.
         NsysError: no installed nsys can export the report.
         TraceError: the file cannot be read, is no recording, or git did not fetch it.
     """
@@ -131,9 +131,19 @@ def _load_folder(folder: Path) -> Trace:
     try:
         return read_kept_trace(folder)
     except RecordingError:
+        _check_access(folder)
         raise RecordingError(
             f"{folder} holds no trace of a run; record the session with --nsight-keep, or give {KINDS}"
         ) from None
+
+
+def _check_access(folder: Path) -> None:
+    """Refuses a folder in which nothing was found because it may not be read."""
+    try:
+        for path in folder.iterdir():
+            path.lstat()
+    except OSError as error:
+        raise RecordingError(explain_os_error(error)) from None
 
 
 def _load_report(report: Path) -> Trace:
