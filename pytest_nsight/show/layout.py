@@ -11,7 +11,7 @@ from typing import TypeVar
 from pytest_nsight.model.units import count, duration, number
 from pytest_nsight.report.table import Column, align, taken
 
-NARROWEST, WIDEST = 80, 160
+NARROWEST, WIDEST = 40, 160
 ELLIPSIS = ".."
 _NAME_WIDTH = 24
 

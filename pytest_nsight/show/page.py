@@ -91,7 +91,8 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
 
     Args:
         trace: any trace.
-        width: columns of the terminal; below 80 it counts as 80, above 160 as 160.
+        width: columns of the terminal; below 40 it counts as 40, above 160 as 160. A table whose numbers take more
+            is wider.
         view: what to show.
         clocks: of the cases of a recorded run.
 

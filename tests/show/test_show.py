@@ -73,6 +73,16 @@ def test_a_page_tells_tool_devices_and_sizes_first(tmp_path):
     assert lines[2].startswith("6 launches, 2 ranges, 8 CUDA calls; 1 process over 150 us")
 
 
+@pytest.mark.parametrize("width", [40, 60, 79])
+def test_text_fits_a_narrow_terminal_and_tables_do_where_their_numbers_allow(width, tmp_path):
+    text = page(two_steps(), tmp_path, width)
+    prose = [line for line in text.splitlines() if "  " not in line.strip() and not line.startswith("---")]
+
+    assert max(map(len, prose)) <= width
+    assert "synchronise or block" in " ".join(prose)
+    assert max(map(len, text.splitlines())) <= max(width, 60)
+
+
 def test_the_headline_of_a_device_adds_up(tmp_path):
     """14 us of kernels and 10 us of copies on one device, from 10 to 119 us."""
     devices = section(page(two_steps(), tmp_path), "Devices, ")
