@@ -74,9 +74,8 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
     arguments.append(f"--rootdir={config.rootpath}")
     if config.inipath is not None:
         arguments += ["-c", str(config.inipath)]
-    if config.option.debug:
-        # pytest opens that file before any plugin is asked, and would write over what this one writes.
-        arguments.append("--debug=")
+    # pytest opens that file before it asks any plugin, and a worker would write over what this one writes.
+    arguments.append("--debug=")
     has = config.pluginmanager.hasplugin
     if has("cacheprovider"):
         # The worker's failures are not the user's last failures; .nsight/* stays the list of the sessions.
