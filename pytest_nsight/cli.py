@@ -22,7 +22,9 @@ from pytest_nsight.controller.commands.command_arguments import (
     add_merge_arguments,
     add_report_arguments,
     add_verify_arguments,
+    split_command,
 )
+from pytest_nsight.model.argument_types import refuse_end_of_options
 from pytest_nsight.model.errors import NsightError, explain_os_error
 from pytest_nsight.processes.signals import interrupted_by_signals
 from pytest_nsight.report.table import speaks_unicode, terminal_width
@@ -45,15 +47,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         Ctrl-C, 141 if nobody reads on.
     """
     parser = _parser()
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    # A script's own command line stands behind the first dashes.
-    end = given.index("--") if given[:1] == ["run"] and "--" in given else len(given)
-    options, others = parser.parse_known_args(given[:end])
+    given, command = split_command(sys.argv[1:] if arguments is None else arguments)
+    options, others = parser.parse_known_args(given)
     if others and options.run not in (_bisect, _calibrate, _run, _verify):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
     # What these do not know is pytest's.
-    options.others, options.command = others, given[end + 1 :]
+    options.others, options.command = others, command
     try:
+        refuse_end_of_options(given)
         with interrupted_by_signals():
             code: int = options.run(options)
         # None where the caller has closed it.
@@ -91,7 +92,7 @@ def _parser() -> argparse.ArgumentParser:
 
     def add(name: str, run: Callable[[argparse.Namespace], int], text: str, **more: Any) -> argparse.ArgumentParser:
         command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", **more)
-        command.set_defaults(run=run, failure_code=2)
+        command.set_defaults(run=run, failure_code=4 if name in ("run", "verify") else 2)
         return command
 
     add("model", _model, "print the name of this machine's folder of baselines")
@@ -132,7 +133,6 @@ def _parser() -> argparse.ArgumentParser:
         usage="pytest-nsight run [-h] [--name NAME] [options of pytest --nsight] -- python bench.py ...",
     )
     run.add_argument("--name", help="name to use in case ids in place of the script's arguments")
-    run.set_defaults(failure_code=4)
     add_verify_arguments(
         add(
             "verify",

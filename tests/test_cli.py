@@ -38,6 +38,32 @@ def test_a_reader_that_has_had_enough_gets_no_traceback(pool: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("arguments", "option", "code"),
+    [
+        (["history", "--baselines=--"], "--baselines", 2),
+        (["history", "--html=--", "a"], "--html", 2),
+        (["report", "a", "--report=--"], "--report", 2),
+        (["compare", "a", "b", "--format=--"], "--format", 2),
+        (["calibrate", "--runs=--"], "--runs", 2),
+        (["bisect", "a", "b", "-k--"], "-k", 2),
+        (["bisect", "a", "b", "-k=--"], "-k", 2),
+        (["bisect", "a", "b", "--nsight-band=--"], "--nsight-band", 2),
+        (["verify", "a", "--tree=--"], "--tree", 4),
+        (["run", "--name=--", "--", "python", "a.py", "--own=--"], "--name", 4),
+    ],
+)
+def test_dashes_as_the_value_of_an_option_are_refused(
+    arguments: list[str], option: str, code: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == code
+
+    assert capsys.readouterr().err == (
+        f"pytest-nsight: {option} is --, which stands for the end of the options and is no value; give another, "
+        "or leave it out\n"
+    )
+
+
+@pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
         (["--resamples", "-5"], "argument --resamples: '-5' is not a whole number"),

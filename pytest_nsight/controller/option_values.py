@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight.controller.options import DEFAULT_BASELINES, VALUES
+from pytest_nsight.model.argument_types import explain_end_of_options, is_end_of_options
 from pytest_nsight.model.errors import UsageError
 
 _LONGEST_REASON = 500
@@ -79,12 +80,14 @@ def refuse_empty(config: pytest.Config) -> None:
         UsageError: an option was given without a value.
     """
     pool = ("pool", "pool_confirming", "pool_minutes")
-    for name in ("reason", "replay", "against", *pool, "affected", "shard", *VALUES):
-        value = config.getoption(f"nsight_{name}")
-        if value is not None and not value.strip():
-            raise UsageError(_explain_empty(f"--nsight-{name.replace('_', '-')}"))
-    if any(not glob.strip() for glob in config.getoption("nsight_affected_by") or ()):
-        raise UsageError(_explain_empty("--nsight-affected-by"))
+    for name in ("reason", "replay", "against", *pool, "affected", "shard", *VALUES, "affected_by", "report"):
+        given, source = config.getoption(f"nsight_{name}"), f"--nsight-{name.replace('_', '-')}"
+        values = given if name in ("affected_by", "report") and given is not None else [given]
+        for value in values:
+            if is_end_of_options(value):
+                raise UsageError(explain_end_of_options(source))
+            if value is not None and not value.strip():
+                raise UsageError(_explain_empty(source))
 
 
 def _explain_empty(source: str) -> str:

@@ -116,6 +116,6 @@ def given_options(config: pytest.Config) -> tuple[str, ...]:
     for name, value in sorted(vars(config.option).items()):
         if name in ("nsight_canaries", "nsight_identity") and value is False:
             given.append(f"--{name.replace('nsight_', 'nsight-no-')}")
-        elif name.startswith("nsight_") and value not in (None, False, []):
+        elif name.startswith("nsight_") and value not in (None, False):
             given.append(f"--{name.replace('_', '-')}")
     return tuple(given)

@@ -1,4 +1,4 @@
-"""What arguments of the command line may be: each function is a ``type=`` of argparse.
+"""What arguments of the command line may be: each function that reads a text is a ``type=`` of argparse.
 
 Each raises argparse.ArgumentTypeError with the text and what is allowed, which argparse prints behind the option.
 """
@@ -7,6 +7,42 @@ from __future__ import annotations
 
 import argparse
 import math
+import re
+from collections.abc import Iterable
+
+from pytest_nsight.model.errors import UsageError
+
+
+def is_end_of_options(value: object) -> bool:
+    """Whether a text option was given the value `--`, for which argparse gives a list before Python 3.13.
+
+    Args:
+        value: of an option that takes one value, as argparse gives it.
+    """
+    return value in ([], "--")
+
+
+def explain_end_of_options(option: str) -> str:
+    """A sentence on an option that was given the value `--`.
+
+    Args:
+        option: as it was typed.
+    """
+    return f"{option} is --, which stands for the end of the options and is no value; give another, or leave it out"
+
+
+def refuse_end_of_options(arguments: Iterable[str]) -> None:
+    """Refuses `--` as the value of an option, which argparse would drop, without a look at the option's type.
+
+    Args:
+        arguments: of a command line.
+
+    Raises:
+        UsageError: an option has it.
+    """
+    for argument in arguments:
+        if argument.startswith("-") and (argument.endswith("=--") or re.fullmatch(r"-\w--", argument)):
+            raise UsageError(explain_end_of_options(argument.removesuffix("--").removesuffix("=")))
 
 
 def positive_number(text: str) -> int:

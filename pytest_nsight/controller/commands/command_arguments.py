@@ -33,6 +33,17 @@ class VersionAction(argparse.Action):
         parser.exit()
 
 
+def split_command(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The program's own arguments, and the command line of a script, which `run` takes behind the first dashes.
+
+    Args:
+        arguments: what follows the program's name.
+    """
+    given = list(arguments)
+    end = given.index("--") if given[:1] == ["run"] and "--" in given else len(given)
+    return given[:end], given[end + 1 :]
+
+
 def add_baselines_arguments(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
     """Declares the actions of `pytest-nsight baselines`.
 
@@ -97,8 +108,6 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", type=Path, metavar="SESSION", help=where)
     where = "top folder of the tree (default: the current folder)"
     parser.add_argument("--tree", type=Path, default=Path(), metavar="DIR", help=where)
-    # 2 is pytest's code for a session that was interrupted.
-    parser.set_defaults(failure_code=4)
 
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
