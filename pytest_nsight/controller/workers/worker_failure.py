@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 import signal
 from collections.abc import Sequence
@@ -18,7 +19,10 @@ from pytest_nsight.protocol.manifest_events import WrongImport
 FULL_BYTES = 100_000
 _LOG_TAIL_LINES = 8
 # Modules made by nanobind, such as Triton's, list at the end of Python what they have leaked.
-_SAID_AT_EXIT = ("nanobind: ", " - leaked ", " - ... skipped ")
+_SAID_AT_EXIT = ("nanobind: ", " - leaked ", " - ... skipped ", "See https://nanobind.")
+# What Python writes last of an exception that nothing caught: the end of its stack, and it.
+_UNCAUGHT = re.compile(r'^  File ".*(?:\n .*)*\n([A-Za-z_][\w.]*(?:: .*)?)\Z', re.MULTILINE)
+_LONGEST_QUOTE = 200
 _MOST_IMPORTS = 3
 
 _INTERRUPTED = 2
@@ -80,23 +84,26 @@ def describe_refusal(manifest: Manifest, log: Path) -> str:
 
 
 def describe_crash(manifest: Manifest, code: int, log: Path) -> str:
-    """How a worker that did not complete ended, and which case ran."""
+    """How a worker that did not complete ended, which case ran, and the exception that its log ends with."""
     overdue = read_overdue(log.parent)
     if overdue is not None:
         return overdue.describe(log)
+    reason = ""
     try:
         cause = f"died with {signal.Signals(-code).name}"
     except ValueError:
         cause = f"ended with exit code {code} before its time"
         if code == _INTERRUPTED:
             cause = "was ended by KeyboardInterrupt"
+        elif uncaught := _UNCAUGHT.search(last_lines(log, _LOG_TAIL_LINES, _SAID_AT_EXIT)):
+            reason = f": {uncaught[1][:_LONGEST_QUOTE]}"
     running = [case for case in manifest.started if case not in manifest.ended]
     where = f" while {running[-1]} ran" if running else "" if manifest.started else ", before the first test"
     if has_died_after_tests(manifest, code):
         where = " after its last test"
     is_full = shutil.disk_usage(log.parent).free < FULL_BYTES
     full = "; the disk is full" if is_full else ""
-    return f"the worker process {cause}{where}{full}; its output is in {log}"
+    return f"the worker process {cause}{where}{full}{reason}; its output is in {log}"
 
 
 def has_died_after_tests(manifest: Manifest, code: int | None) -> bool:
