@@ -350,15 +350,53 @@ def test_small_kernels_in_sequence_are_one_row_with_the_gaps_between_them(tmp_pa
     assert (found.count, found.kernel_ns, found.gap_ns) == (5, 15_000, 20_000)
 
 
-def test_a_row_of_equal_kernels_counts_each_of_them_once(tmp_path: Path) -> None:
-    """Seven small kernels in a row are three pairs and one more, not six pairs."""
+def test_pairs_that_never_meet_are_no_sequence(tmp_path: Path) -> None:
+    """`k_a k_b` and `k_b k_c` occur equally often, and `k_a k_b k_c` never."""
+    trace, at = TraceBuilder(), 0
+    for name in ("k_a", "k_b", "big_x", "k_b", "k_c", "big_y") * 5:
+        length_ns = 50_000 if name.startswith("big") else 3000
+        trace.launch(name, at, at + length_ns, api_at=at)
+        at += length_ns + 1000
+    found = analyse(read(trace.write(tmp_path / "t.sqlite"))).sequences
+
+    assert [(one.names, one.count, one.kernel_ns, one.gap_ns) for one in found] == [
+        (("k_a", "k_b"), 5, 30_000, 5000),
+        (("k_b", "k_c"), 5, 30_000, 5000),
+    ]
+
+
+def test_a_loop_over_parameters_is_one_row_of_one_period(tmp_path: Path) -> None:
+    """An optimizer launches the same eight kernels for each of its parameters, one after the other."""
+    names = ("mul", "lerp", "mul", "addcmul", "sqrt", "mul", "add", "addcdiv")
+    trace = TraceBuilder()
+    for number, name in enumerate(names * 24):
+        trace.launch(name, 3000 * number, 3000 * number + 1000, api_at=3000 * number)
+    (found,) = analyse(read(trace.write(tmp_path / "t.sqlite"))).sequences
+
+    assert (found.names, found.count) == (names, 24)
+    assert (found.kernel_ns, found.gap_ns) == (192 * 1000, 191 * 2000)
+
+
+def test_equal_kernels_in_a_row_count_in_occurrences_that_do_not_overlap(tmp_path: Path) -> None:
+    """Seven small kernels in a row are three pairs; the seventh one belongs to none."""
     trace = TraceBuilder()
     for at in range(0, 21_000, 3000):
         trace.launch("gelu", at, at + 1000, api_at=at)
     (found,) = analyse(read(trace.write(tmp_path / "t.sqlite"))).sequences
 
     assert (found.names, found.count) == (("gelu", "gelu"), 3)
-    assert (found.kernel_ns, found.gap_ns) == (7 * 1000, 6 * 2000)
+    assert (found.kernel_ns, found.gap_ns) == (6 * 1000, 5 * 2000)
+
+
+def test_a_copy_between_two_kernels_parts_them(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    for at in range(0, 50_000, 10_000):
+        trace.launch("gelu", at, at + 1000, api_at=at).copy(at + 1500, at + 2000, 64, api_at=at + 1)
+        trace.launch("add", at + 3000, at + 4000, api_at=at + 2).launch("gemm", at + 4500, at + 9500, api_at=at + 3)
+        trace.copy(at + 9600, at + 9700, 64, api_at=at + 4)
+    (found,) = analyse(read(trace.write(tmp_path / "t.sqlite"))).sequences
+
+    assert (found.names, found.count) == (("add", "gemm"), 5)
 
 
 def test_long_kernels_of_the_same_name_are_not_in_the_sequence(tmp_path: Path) -> None:
@@ -477,10 +515,10 @@ def test_namespaces_count_where_the_own_name_says_nothing(full_name: str, catego
 
 
 def test_gaps_of_a_sequence_hold_nothing_but_idle_time_and_no_instant_twice(tmp_path: Path) -> None:
-    """A copy fills a part of each gap of one stream, and the gaps of another stream lie within them."""
+    """A copy of a third stream fills a part of each gap of one, and the gaps of the other lie within them."""
     trace = TraceBuilder()
     for at in range(0, 40_000, 10_000):
-        for stream in (7, 8):
+        for stream in (8, 9):
             trace.launch("a", at + stream, at + 1000 + stream, api_at=at, stream=stream)
             trace.launch("b", at + 4000 + stream, at + 5000 + stream, api_at=at + 2, stream=stream)
         trace.copy(at + 2000, at + 3000, 100, api_at=at + 4)
