@@ -11,8 +11,8 @@ device's work and the call of that launch is the cause:
   Without the call the next launch would come as much earlier as the call lasted. So it accounts for that much of
   the gap, and launching for the rest; or other calls of CUDA, where the thread then was mostly in them. If the
   thread made no call meanwhile, it goes on where the thread waited that launched what ran before the gap.
-* The thread was mostly in calls that allocate or free memory, or that load kernels: this is what it did.
-* The thread spent more than HOST_GAP_NS of the gap outside of CUDA: it ran Python or loaded data.
+* The thread was in calls that allocate or free memory, or that load kernels: they account for the time in them.
+* The thread spent more than HOST_GAP_NS of the gap outside of CUDA: it ran Python or loaded data in the rest.
 * The call of a kernel's first launch itself took more than HOST_GAP_NS of the gap: CUDA loads the kernel.
 * No launch ends the gap: the device had no further work, while others had.
 * The gap ends with a migration of managed memory, which has no call: its pages were wanted elsewhere. If the gap is
@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -80,6 +80,11 @@ def is_loading(name: str) -> bool:
     return _LOADING.match(name) is not None
 
 
+_Parts = list[tuple[Ints, Ints, Ints]]
+"""Row of the gap, start and end of each piece."""
+_Pieces = dict[IdleCause, _Parts]
+
+
 def explain_gaps(
     trace: Trace, details: LaunchDetails, waits: Flags, idle: TimeSet, device: Ints
 ) -> dict[IdleCause, TimeSet]:
@@ -104,6 +109,8 @@ def explain_gaps(
         IdleCause.LOADING: np.flatnonzero(flag_calls(trace, is_loading)),
     }
     inside = {cause: _find_time_inside(trace, threads, gaps, rows) for cause, rows in chosen.items()}
+    # An allocation may load a kernel: no instant counts twice.
+    inside[IdleCause.LOADING] = inside[IdleCause.LOADING].minus(inside[IdleCause.ALLOCATION])
     until = gaps.start_ns, gaps.called_ns
     first, last = find_waits(trace, waits, threads, gaps, gaps.thread, until)
     if threads.count > 1:
@@ -113,15 +120,12 @@ def explain_gaps(
         is_handed = (thread != gaps.thread) & is_silent
         others = find_waits(trace, waits, threads, gaps, thread, until)
         first, last = (own.replaced(other, is_handed) for own, other in zip((first, last), others, strict=True))
-    found = {
-        cause: TimeSet.union(
-            idle.axis,
-            np.concatenate([gaps.line[where] for where, _, _ in parts] or [gaps.line[:0]]),
-            np.concatenate([start for _, start, _ in parts] or [gaps.line[:0]]),
-            np.concatenate([end for _, _, end in parts] or [gaps.line[:0]]),
-        )
-        for cause, parts in _split(gaps, (first, last), inside).items()
-    }
+    pieces, prepared = _split(gaps, (first, last), inside)
+    found = {cause: _unite(idle.axis, gaps, parts) for cause, parts in pieces.items()}
+    for cause, parts in prepared.items():
+        own = _unite(idle.axis, gaps, parts)
+        found = {other: times.minus(own) for other, times in found.items()}
+        found[cause] = TimeSet.merged(found[cause], own)
     is_migration = np.array([shape.is_migration for shape in trace.shapes] or [False], np.bool_)
     moves = ~is_known & (nexts != NO_LAUNCH)
     moves[moves] = is_migration[trace.launches.shape[nexts[moves]]]
@@ -136,6 +140,16 @@ def explain_gaps(
         gap = TimeSet(idle.axis, idle.start[flags], idle.end[flags])
         found[cause] = TimeSet.merged(found[cause], gap) if len(found[cause].start) else gap
     return found
+
+
+def _unite(axis: Axis, gaps: Gaps, parts: _Parts) -> TimeSet:
+    """The time of some pieces of gaps."""
+    return TimeSet.union(
+        axis,
+        np.concatenate([gaps.line[where] for where, _, _ in parts] or [gaps.line[:0]]),
+        np.concatenate([start for _, start, _ in parts] or [gaps.line[:0]]),
+        np.concatenate([end for _, _, end in parts] or [gaps.line[:0]]),
+    )
 
 
 def _find_time_inside(trace: Trace, threads: HostThreads, gaps: Gaps, rows: Ints | slice) -> TimeSet:
@@ -157,12 +171,38 @@ def _measure_inside(calls: TimeSet, gaps: Gaps, low_ns: Ints, high_ns: Ints) -> 
     return found
 
 
-_Pieces = dict[IdleCause, list[tuple[Ints, Ints, Ints]]]
-"""Cause -> row of the gap, start and end of each piece."""
+def _cut_out(calls: TimeSet, gaps: Gaps, low_ns: Ints, high_ns: Ints) -> tuple[Ints, Ints, Ints]:
+    """Row of the gap, start and end of each piece between two times in which its thread is inside some calls."""
+    rows = np.flatnonzero(low_ns < high_ns)
+    low, high = (calls.axis.place(gaps.thread[rows], time_ns[rows]) for time_ns in (low_ns, high_ns))
+    begin = np.searchsorted(calls.end, low, side="right")
+    pieces = np.maximum(np.searchsorted(calls.start, high) - begin, 0)
+    of_row = np.repeat(np.arange(len(rows)), pieces)
+    call = np.arange(len(of_row)) - np.repeat(np.cumsum(pieces) - pieces, pieces) + begin[of_row]
+    row = rows[of_row]
+    start, end = np.maximum(calls.start[call], low[of_row]), np.minimum(calls.end[call], high[of_row])
+    return row, low_ns[row] + start - low[of_row], low_ns[row] + end - low[of_row]
 
 
-def _split(gaps: Gaps, waits: tuple[Waits, Waits], inside: Mapping[IdleCause, TimeSet]) -> _Pieces:
-    """The gaps in pieces, each with its cause.
+def _find_prepared(
+    inside: Mapping[IdleCause, TimeSet], gaps: Gaps, windows: Sequence[tuple[Ints, Ints]], chosen: Flags
+) -> _Pieces:
+    """The pieces of some gaps in which the thread prepares launches: it allocates memory, or loads kernels.
+
+    Args:
+        inside: when threads are in calls of a kind.
+        gaps: the gaps.
+        windows: begin and end, shape (gaps,) each.
+        chosen: shape (gaps,).
+    """
+    return {
+        cause: [_cut_out(inside[cause], gaps, low, np.where(chosen, high, low)) for low, high in windows]
+        for cause in (IdleCause.ALLOCATION, IdleCause.LOADING)
+    }
+
+
+def _split(gaps: Gaps, waits: tuple[Waits, Waits], inside: Mapping[IdleCause, TimeSet]) -> tuple[_Pieces, _Pieces]:
+    """The gaps in pieces, each with its cause; and parts of these pieces that have a cause of their own.
 
     Args:
         gaps: the gaps.
@@ -188,14 +228,13 @@ def _split(gaps: Gaps, waits: tuple[Waits, Waits], inside: Mapping[IdleCause, Ti
         return measure(cause, free_ns, began_ns) + measure(cause, ready_ns, called_ns)
 
     inside_ns = measure(IdleCause.LAUNCH, ready_ns, called_ns)
-    inside_own_ns = measure(IdleCause.LAUNCH, free_ns, began_ns) + inside_ns
-    own_ns = began_ns - free_ns + called_ns - ready_ns
+    outside_ns = (
+        began_ns - free_ns - measure(IdleCause.LAUNCH, free_ns, began_ns) + called_ns - ready_ns - inside_ns
+    )
     allocating_ns, loading_ns = measure_own(IdleCause.ALLOCATION), measure_own(IdleCause.LOADING)
-    is_preparing = (2 * (allocating_ns + loading_ns) > own_ns) & ~is_queued
-    is_host = (own_ns - inside_own_ns > HOST_GAP_NS) & ~is_queued & ~is_preparing
-    is_at_work = is_host | is_preparing
+    is_host = (outside_ns > HOST_GAP_NS) & ~is_queued
     is_slow = gaps.is_kernel & (gaps.returned_ns - called_ns > HOST_GAP_NS) & ~is_queued
-    is_calling = ~is_at_work & ~is_queued & (is_slow | (2 * inside_ns > called_ns - ready_ns))
+    is_calling = ~is_host & ~is_queued & (is_slow | (2 * inside_ns > called_ns - ready_ns))
     pieces: _Pieces = {cause: [] for cause in IdleCause}
 
     def add(cause: IdleCause, chosen: Flags, start_ns: Ints, end_ns: Ints) -> None:
@@ -215,22 +254,21 @@ def _split(gaps: Gaps, waits: tuple[Waits, Waits], inside: Mapping[IdleCause, Ti
     add(IdleCause.DEPENDENCY, is_dependent, done_ns, gaps.end_ns)
     is_one = first.returned_ns == last.returned_ns
     lasted_ns = np.where(is_one, last.length_ns, first.length_ns + last.length_ns)
-    late_ns = np.minimum(end_ns, np.maximum(ready_ns, gaps.start_ns + lasted_ns))
-    is_late = is_blocked & ~is_at_work & ~is_calling
+    is_late = is_blocked & ~is_host & ~is_calling
+    # Without the wait all that follows would come earlier: it stands behind the time that the wait costs.
+    late_ns = np.minimum(end_ns - allocating_ns - loading_ns, np.maximum(ready_ns, gaps.start_ns + lasted_ns))
+    allocated_ns = late_ns + allocating_ns
     add_wait(is_late, last.is_copy, gaps.start_ns, late_ns)
-    add_launch(is_late, late_ns)
+    add(IdleCause.ALLOCATION, is_late, late_ns, allocated_ns)
+    add(IdleCause.LOADING, is_late, allocated_ns, allocated_ns + loading_ns)
+    add_launch(is_late, allocated_ns + loading_ns)
     add_wait(is_blocked & is_calling, last.is_copy, gaps.start_ns, ready_ns)
     add_launch(is_calling, ready_ns)
-    add_launch(~is_queued & ~is_blocked & ~is_at_work & ~is_calling, gaps.start_ns)
-    add_wait(is_at_work, first.is_copy, gaps.start_ns, free_ns)
-    works = (
-        (IdleCause.HOST, is_host),
-        (IdleCause.ALLOCATION, is_preparing & (allocating_ns >= loading_ns)),
-        (IdleCause.LOADING, is_preparing & (allocating_ns < loading_ns)),
-    )
-    for cause, chosen in works:
-        add(cause, chosen, free_ns, began_ns)
-        add(cause, chosen, ready_ns, called_ns)
-    add_wait(is_at_work, last.is_copy, began_ns, ready_ns)
-    add_launch(is_at_work, called_ns)
-    return pieces
+    add_launch(~is_queued & ~is_blocked & ~is_host & ~is_calling, gaps.start_ns)
+    add_wait(is_host, first.is_copy, gaps.start_ns, free_ns)
+    add(IdleCause.HOST, is_host, free_ns, began_ns)
+    add(IdleCause.HOST, is_host, ready_ns, called_ns)
+    add_wait(is_host, last.is_copy, began_ns, ready_ns)
+    add_launch(is_host, called_ns)
+    windows = (free_ns, began_ns), (ready_ns, called_ns)
+    return pieces, _find_prepared(inside, gaps, windows, ~is_late & ~is_queued)

@@ -247,7 +247,7 @@ def test_other_calls_after_a_wait_are_launching(tmp_path: Path) -> None:
 def test_a_thread_that_allocates_or_loads_is_not_launching(
     call: str, cause: IdleCause, wait: bool, tmp_path: Path
 ) -> None:
-    """Most of the time until the launch is in such a call; a little is between calls."""
+    """It accounts for the time in such calls; a little is between calls."""
     trace = TraceBuilder().launch("a", 100, 200, api_at=0).call(call, 270, 790).launch("b", 900, 950, api_at=800)
     if wait:
         trace.call("cudaStreamSynchronize_v3020", 50, 260)
@@ -256,23 +256,71 @@ def test_a_thread_that_allocates_or_loads_is_not_launching(
     expected = {
         DeviceWork.KERNEL: 150,
         IdleCause.SYNCHRONISATION: waited,
-        cause: 600 - waited,
-        IdleCause.LAUNCH: 100,
+        cause: 520,
+        IdleCause.LAUNCH: 180 - waited,
     }
     assert causes(picture_of(trace, tmp_path)) == {state: ns for state, ns in expected.items() if ns}
 
 
-def test_long_allocations_with_python_between_them_are_no_data_loading(tmp_path: Path) -> None:
+@pytest.mark.parametrize("share", [0.1, 0.45, 0.56, 0.9])
+@pytest.mark.parametrize(
+    ("call", "cause"), [("cudaMalloc_v3020", IdleCause.ALLOCATION), ("cuLibraryLoadData", IdleCause.LOADING)]
+)
+def test_python_and_calls_share_a_gap_by_their_times(
+    call: str, cause: IdleCause, share: float, tmp_path: Path
+) -> None:
+    called = int(share * LONG)
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call(call, 200, 200 + called)
+    trace.launch("b", LONG + 600, LONG + 650, api_at=LONG + 500)
+
+    python = LONG + 300 - called
+    expected = {DeviceWork.KERNEL: 150, cause: called, IdleCause.LAUNCH: 100, IdleCause.HOST: python}
+    if python <= HOST_GAP_NS:
+        expected[IdleCause.LAUNCH] += expected.pop(IdleCause.HOST)
+    assert causes(picture_of(trace, tmp_path)) == expected
+
+
+def test_long_allocations_with_python_between_them_are_both(tmp_path: Path) -> None:
     """An export of an A100 had ten calls of cudaHostAlloc and cudaMalloc in a gap of 21 ms, 2 ms between them."""
     trace = TraceBuilder().launch("a", 100, 200, api_at=0)
     for number in range(10):
         trace.call("cudaHostAlloc_v3020", 1000 + number * LONG, 1000 + number * LONG + LONG * 9 // 10)
     trace.launch("b", 11 * LONG, 11 * LONG + 50, api_at=10 * LONG + 1000)
 
-    found = causes(picture_of(trace, tmp_path))
+    assert causes(picture_of(trace, tmp_path)) == {
+        DeviceWork.KERNEL: 150,
+        IdleCause.ALLOCATION: 9 * LONG,
+        IdleCause.HOST: LONG + 800,
+        IdleCause.LAUNCH: 2,
+        IdleCause.DEPENDENCY: LONG - 1002,
+    }
 
-    assert found[IdleCause.ALLOCATION] == 10 * LONG + 800
-    assert IdleCause.HOST not in found
+
+@pytest.mark.parametrize(("kernel_ns", "waited_ns"), [(100, 210), (5000, 600)])
+def test_a_short_allocation_behind_a_wait_keeps_its_time(kernel_ns: int, waited_ns: int, tmp_path: Path) -> None:
+    """The wait accounts for as much as it lasted, and at most for what the allocation leaves of the gap."""
+    end = 100 + kernel_ns
+    trace = TraceBuilder().launch("a", 100, end, api_at=0).call("cudaStreamSynchronize_v3020", 50, end + 60)
+    trace.call("cudaFree_v3020", end + 300, end + 400).launch("b", end + 700, end + 750, api_at=end + 600)
+
+    expected = {
+        DeviceWork.KERNEL: kernel_ns + 50,
+        IdleCause.SYNCHRONISATION: waited_ns,
+        IdleCause.ALLOCATION: 100,
+        IdleCause.LAUNCH: 600 - waited_ns,
+    }
+    assert causes(picture_of(trace, tmp_path)) == {state: ns for state, ns in expected.items() if ns}
+
+
+def test_a_kernel_that_an_allocation_loads_counts_once(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaMalloc_v3020", 270, 790)
+    trace.call("cuLibraryLoadData", 300, 700).launch("b", 900, 950, api_at=800)
+
+    assert causes(picture_of(trace, tmp_path)) == {
+        DeviceWork.KERNEL: 150,
+        IdleCause.ALLOCATION: 520,
+        IdleCause.LAUNCH: 180,
+    }
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.timeline import DeviceWork
 from pytest_nsight.collectors.nsys.read import read
@@ -153,6 +154,33 @@ def test_the_states_partition_the_wall_time(recording: Recording) -> None:
     assert all(one.total_ns >= 0 for one in picture.states)
     busy_ns = sum(one.busy_ns for one in picture.devices)
     assert sum(one.total_ns for one in picture.states if isinstance(one.state, DeviceWork)) == busy_ns
+
+
+def test_idle_time_of_allocations_is_what_sql_finds_of_them(recording: Recording) -> None:
+    """A gap is divided by time: an allocation of 161 ms in a gap of 588 ms counts in full."""
+    if len(recording.picture.devices) != 1:
+        pytest.skip("a thread may allocate while one device waits for it and the other does not")
+    found = {one.state: one.total_ns for one in recording.picture.states}
+    calls = (
+        recording.rows(
+            f"SELECT start, end FROM {RUNTIME} JOIN StringIds ON id = nameId "
+            "WHERE value LIKE 'cuda%Malloc%' OR value LIKE 'cuda%Alloc%' OR value LIKE 'cudaFree%'"
+        )
+        if recording.has(RUNTIME)
+        else []
+    )
+    busy = [
+        span
+        for table in (KERNEL, COPY, SET, GRAPH)
+        if recording.has(table)
+        for span in recording.rows(f"SELECT start, end FROM {table}")
+    ]
+    idle_ns, reached = 0, min(start for start, _ in busy) if busy else 0
+    for start, end in sorted(busy):
+        idle_ns += sum(max(0, min(start, call_end) - max(reached, call)) for call, call_end in calls)
+        reached = max(reached, end)
+
+    assert found[IdleCause.ALLOCATION] == idle_ns
 
 
 def test_calls_and_synchronisation_are_those_of_sql(recording: Recording) -> None:
