@@ -68,7 +68,7 @@ def tabulate_states(states: Sequence[StateTime]) -> Section | None:
                 column("share", [share(one.share) for one in shown]),
             ]
         ],
-        "the share of idle time, of communication and of copies is the most that its removal would save",
+        "each instant has one state; removing idle time, communication or copies saves at most their share",
     )
 
 
