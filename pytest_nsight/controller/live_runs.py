@@ -102,16 +102,19 @@ class LiveRuns:
     def start_early(self, ask_environment: Callable[[], Mapping[str, str]], *, is_narrowed: bool) -> None:
         """Starts processes of an identity pass, if one is likely, before its cases are known.
 
-        What fails here fails again in `prepared`, which says so.
+        What fails here is tried again after the collection, and then reported.
 
         Args:
-            ask_environment: names and values to store with every run, as far as they are known now.
+            ask_environment: names and values to store with every run, as far as the user's code knows them now.
             is_narrowed: whether few cases are likely.
         """
         if not self._is_pass_likely():
             return
         try:
             self._environment = ask_environment()
+        except Exception:
+            return
+        try:
             self._begin()
             if self._workspace is not None:
                 self._workspace.check_out(self._settings.root, self._where)
@@ -176,7 +179,8 @@ class LiveRuns:
             timed = ParallelSource(session, watch, cases, self.worker_gpus, [gpu.uuid for gpu in self.gpus])
         if not plan.has_identity_pass:
             if self._early is not None:
-                self._early[1].dismiss_early()
+                # None of them may run on beside what is timed.
+                self._early[1].close()
             return timed
         if self._early is None:
             spare = SpareWorkers(IdentityStarter(session).start, self.collector)

@@ -189,6 +189,7 @@ class Controller:
             )
             self._evidence_notes = evidence.write(self._session.folder)
         except NsightError as error:
+            self._session.give_up()
             # The earlier runs are still shown and written, if they can be judged at all.
             with contextlib.suppress(NsightError):
                 self._conclusion = self._session.conclude(is_whole=False)

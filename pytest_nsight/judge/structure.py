@@ -19,13 +19,13 @@ from pytest_nsight.model.values import RunSummary, Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
 
 LAUNCH_KINDS = ("kernel", "graph", "operator")
+"""The kinds that count as launches in a claim. Copies and sets belong to the structure, but are no launches."""
 
 WHY_VARYING = (
     "at random, because another test changes what is launched (let it undo that), or because a script makes its "
     "calls in another order (give each a name of its own); then save again"
 )
 """Why stored launches differ by run, and what to do about it."""
-"""The kinds that count as launches in a claim. Copies and sets belong to the structure, but are no launches."""
 
 
 @dataclass(frozen=True, slots=True)

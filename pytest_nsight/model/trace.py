@@ -121,7 +121,8 @@ class Calls(Table):
         name: int32, index into ``Trace.strings``, as the tool spells it.
         process: int64.
         thread: int64.
-        correlation: int64, the id that it shares with its launches within its process; 0 where it has none.
+        correlation: int64, the id that it shares with its launches within its process; 0 where it has none, as a
+            call that failed.
     """
 
     SMALL: ClassVar[frozenset[str]] = frozenset({"name"})

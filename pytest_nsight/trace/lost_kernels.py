@@ -6,7 +6,7 @@ program, and the hole like idle time.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -18,11 +18,13 @@ from pytest_nsight.model.api_calls import (
     launches_one_kernel,
 )
 from pytest_nsight.model.sorted_keys import rank_groups
-from pytest_nsight.model.trace import COMPUTE_KINDS, Flags, Ints, Trace
+from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.model.units import count
 from pytest_nsight.trace.attribution import NO_CALL, attribute
+from pytest_nsight.trace.descendants import find_workers_of_events
 from pytest_nsight.trace.launch_table import LaunchDetails
 
+_KINDS = ("kernel", "graph")
 _MOST_NAMES = 3
 
 
@@ -38,7 +40,7 @@ def note_lost_kernels(trace: Trace, details: LaunchDetails) -> tuple[str, ...]:
     lacking = flag_without_kernel(trace, details, launches_one_kernel)
     if not lacking.any():
         return ()
-    lost = int(lacking.sum()) - _count_without_call(details)
+    lost = int(lacking.sum()) - _count_without_call(trace, details)
     numbers = np.unique(trace.calls.name[lacking])[:_MOST_NAMES].tolist()
     names = ", ".join(dict.fromkeys(function_name(trace.strings[number]) for number in numbers))
     launched = count(int(flag_calls(trace, launches_one_kernel).sum()), "launch", "launches")
@@ -54,28 +56,63 @@ def flag_without_kernel(
 ) -> Flags:
     """Which launching calls have no kernel in the recording, shape (calls,).
 
-    A call that a graph captured launches nothing, and a call of the driver may lie within one of the runtime: one
-    of them has the kernel. Kernels without a call may be those of calls without a kernel: where there are as many
-    of them, no call is flagged. Neither is one where no kernel was recorded at all.
+    A call that failed or that a graph captured launches nothing, and a call of the driver may lie within one of the
+    runtime: one of them has the kernel. Kernels without a call may be those of calls without a kernel: where there
+    are as many of them, no call is flagged. Neither is one where no kernel was recorded at all.
 
     Args:
         trace: any trace.
         details: of its launches.
         is_launch: whether a call of this name launches; kernels and graphs of them unless given.
     """
+    lacking = _flag_lacking(trace, details, is_launch)
+    return lacking if int(lacking.sum()) > _count_without_call(trace, details) else np.zeros_like(lacking)
+
+
+def count_by_range(trace: Trace, details: LaunchDetails, rows: Ints, parents: Mapping[int, int]) -> Ints:
+    """Launches of single kernels that left none in the recording, by range, shape (ranges,).
+
+    Kernels without a call that ran in a range may be those of its calls without a kernel.
+
+    Args:
+        trace: any trace.
+        details: of its launches.
+        rows: shape (ranges,), rows of ``trace.ranges``.
+        parents: process id -> process id of the worker in whose ranges its launches count.
+    """
+    calls, lost = trace.calls, np.flatnonzero(_flag_lacking(trace, details, launches_one_kernel))
+    process = find_workers_of_events(calls.process[lost], parents)
+    lacking = attribute(trace, rows, process, calls.thread[lost], calls.start_ns[lost]).counts
+    if not lacking.any():
+        return lacking
+    unlinked = np.flatnonzero(details.by_time & _is_kernel(trace))
+    process = find_workers_of_events(trace.launches.process[unlinked], parents)
+    found = attribute(trace, rows, process, *details.origin(trace, unlinked)).counts
+    lost_of: Ints = np.maximum(lacking - found, 0)
+    return lost_of
+
+
+def _flag_lacking(trace: Trace, details: LaunchDetails, is_launch: Callable[[str], bool]) -> Flags:
+    """Which launching calls lead to no kernel, shape (calls,); none where no kernel was recorded at all."""
     none = np.zeros(len(trace.calls), np.bool_)
-    if not any(shape.kind in COMPUTE_KINDS for shape in trace.shapes):
+    if not any(shape.kind in _KINDS for shape in trace.shapes):
         return none
-    is_launching = flag_calls(trace, is_launch)
+    is_launching: Flags = flag_calls(trace, is_launch) & (trace.calls.correlation != 0)
     has_work = none.copy()
     has_work[details.call[details.call != NO_CALL]] = True
-    lacking = is_launching & ~has_work & ~flag_captured(trace.calls, trace.strings)
+    lacking: Flags = is_launching & ~has_work & ~flag_captured(trace.calls, trace.strings)
     lacking &= ~_flag_near(trace, lacking, is_launching & has_work)
-    return lacking if int(lacking.sum()) > _count_without_call(details) else none
+    return lacking
 
 
-def _count_without_call(details: LaunchDetails) -> int:
-    return int((details.is_compute & (details.call == NO_CALL)).sum())
+def _is_kernel(trace: Trace) -> Flags:
+    """Whether each launch is of a kernel or of a graph of them, shape (launches,)."""
+    flags: Flags = np.array([shape.kind in _KINDS for shape in trace.shapes], np.bool_)[trace.launches.shape]
+    return flags
+
+
+def _count_without_call(trace: Trace, details: LaunchDetails) -> int:
+    return int((_is_kernel(trace) & (details.call == NO_CALL)).sum())
 
 
 def _flag_near(trace: Trace, rows: Flags, others: Flags) -> Flags:
@@ -96,16 +133,3 @@ def _flag_near(trace: Trace, rows: Flags, others: Flags) -> Flags:
         is_around = (calls.start_ns[own] <= calls.start_ns[after]) & (calls.end_ns[after] <= calls.end_ns[own])
         found[own] = is_inside | is_around
     return found
-
-
-def count_by_range(trace: Trace, details: LaunchDetails, rows: Ints) -> Ints:
-    """Launches of single kernels that left none in the recording, by range, shape (ranges,).
-
-    Args:
-        trace: any trace.
-        details: of its launches.
-        rows: shape (ranges,), rows of ``trace.ranges``.
-    """
-    calls, lost = trace.calls, np.flatnonzero(flag_without_kernel(trace, details, launches_one_kernel))
-    members = attribute(trace, rows, calls.process[lost], calls.thread[lost], calls.start_ns[lost])
-    return members.counts

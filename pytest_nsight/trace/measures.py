@@ -99,7 +99,7 @@ def measure(
     ]
     table, kernels = (_concatenate(list(columns)) for columns in zip(*blocks, strict=True))
     table["sync_ns"] = _sum_synchronisation(trace, rows)
-    table["lost"] = count_by_range(trace, details, rows)
+    table["lost"] = count_by_range(trace, details, rows, parents)
     covered = np.zeros(len(trace.launches), np.bool_)
     covered[launched] = members.covered
     unattributed = find_unattributed(trace, ~covered, details.is_placed, details.duration_ns)

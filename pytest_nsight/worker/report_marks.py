@@ -24,7 +24,7 @@ class ReportMarksPlugin:
         expected = item.stash.get(xfailed_key, None)
         if expected is not None and expected.raises is not None:
             vars(report)[EXPECTS_EXCEPTION] = True
-        if report.when == "teardown" and call.excinfo is not None:
+        if report.when != "call" and call.excinfo is not None:
             fixtures = list(find_shared_fixtures(call.excinfo.value))
             if fixtures:
                 vars(report)[FAILED_FIXTURE] = fixtures[0]
@@ -35,13 +35,14 @@ def find_shared_fixtures(error: BaseException) -> Iterator[str]:
     """The names of fixtures of more than one test whose own teardown raised this.
 
     Args:
-        error: of a teardown; a group of them where several fixtures failed.
+        error: of a teardown, or of a setup, in which a fixture with parameters ends for the one before; a group of
+            them where several fixtures failed.
     """
     # The last one: a fixture that ends has those end first that depend on it.
     ended = [
         frame.f_locals["self"]
         for frame, _ in traceback.walk_tb(error.__traceback__)
-        if isinstance(frame.f_locals.get("self"), pytest.FixtureDef)
+        if frame.f_code is pytest.FixtureDef.finish.__code__
     ]
     parts = getattr(error, "exceptions", None)
     if isinstance(parts, tuple):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -69,22 +71,57 @@ def test_parts_of_a_replayed_graph_are_subjects_of_the_rounds_that_replay_it(sum
     assert [(use.shape.name, use.count) for use in found["mlp"].shapes] == [("c", 2)]
 
 
-@pytest.mark.parametrize("in_round", [False, True], ids=["between rounds", "in a round"])
-def test_a_case_whose_rounds_lack_kernels_of_launches_is_not_summarised(tmp_path: Path, in_round: bool) -> None:
+def three_rounds() -> TraceBuilder:
+    """A kernel of 40 ns in each."""
     trace = TraceBuilder()
     for at in (100, 200, 300):
         trace.range("test_x", at, at + 90, payload=at).launch("k", at + 20, at + 60, api_at=at + 10)
-    trace.call("cudaLaunchKernel_v7000", 250 if in_round else 292, 295)
-    read_trace = read(trace.write(tmp_path / "trace.sqlite"))
+    return trace
 
-    found, problems = summarise(manifest((), (), ()), measure(read_trace))
 
-    if in_round:
-        assert not found
-        assert problems[CASE].startswith("1 launch in 1 of 3 rounds left no kernel in the trace: they failed, or")
-    else:
-        assert [summary.rounds["kernel"] for summary in found] == [(40, 40, 40)]
-        assert not problems
+def summarise_rounds(trace: TraceBuilder, folder: Path, **options: Any) -> tuple[Any, Mapping[str, str]]:
+    return summarise(manifest((), (), ()), measure(read(trace.write(folder / "trace.sqlite")), **options))
+
+
+LAUNCH = "cudaLaunchKernel_v7000"
+ROUNDS = {100: {100, 200, 300}}
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        three_rounds().call(LAUNCH, 292, 295),
+        three_rounds().call(LAUNCH, 250, 252, code=1),
+        three_rounds().call(LAUNCH, 250, 252).launch("k", 262, 270),
+        three_rounds().call(LAUNCH, 250, 252, process=900, thread=900),
+    ],
+    ids=["between rounds", "failed", "of a kernel without a call", "of another process"],
+)
+def test_a_call_that_launched_no_kernel_of_a_round_leaves_the_case_whole(
+    trace: TraceBuilder, tmp_path: Path
+) -> None:
+    found, problems = summarise_rounds(trace, tmp_path, rounds=ROUNDS)
+
+    assert not problems
+    assert {len(summary.rounds["kernel"]) for summary in found} == {3}
+
+
+@pytest.mark.parametrize(
+    "trace",
+    [
+        three_rounds().call(LAUNCH, 250, 252),
+        three_rounds().call(LAUNCH, 250, 252).launch("k", 362, 370),
+        three_rounds().call(LAUNCH, 250, 252, process=900, thread=900),
+    ],
+    ids=["in a round", "beside a kernel without a call in another round", "in a child"],
+)
+def test_a_case_whose_rounds_lack_kernels_of_launches_is_not_summarised(
+    trace: TraceBuilder, tmp_path: Path
+) -> None:
+    found, problems = summarise_rounds(trace, tmp_path, rounds=ROUNDS, parents={900: 100})
+
+    assert not found
+    assert problems[CASE].startswith("1 launch in 1 of 3 rounds left no kernel in the trace: they failed, or")
 
 
 def test_a_part_that_is_both_replayed_and_launched_in_a_round_is_both_together(summaries):

@@ -224,9 +224,11 @@ class TraceBuilder:
         place = _place(start, end, link, process, 7, 0)
         return self.row("CUPTI_ACTIVITY_KIND_MEMSET", bytes=bytes_moved, value=0, **place)
 
-    def call(self, name: str, start: int, end: int, *, process: int = 100, thread: int = 100) -> TraceBuilder:
-        """A call of the API that launches nothing."""
-        self._call(start, end - start, name, process, thread, None)
+    def call(
+        self, name: str, start: int, end: int, *, process: int = 100, thread: int = 100, code: int = 0
+    ) -> TraceBuilder:
+        """A call of the API that launches nothing; with a code other than 0 it failed."""
+        self._call(start, end - start, name, process, thread, None, code)
         return self
 
     def diagnostic(self, text: str, severity: int = 2, process: int | None = None) -> TraceBuilder:
@@ -305,7 +307,14 @@ class TraceBuilder:
         return self._domains[process, name]
 
     def _call(
-        self, start: int | None, length: int, name: str, process: int, thread: int, correlation: int | None
+        self,
+        start: int | None,
+        length: int,
+        name: str,
+        process: int,
+        thread: int,
+        correlation: int | None,
+        code: int = 0,
     ) -> int:
         if correlation is None:
             self._correlation += 1
@@ -319,7 +328,7 @@ class TraceBuilder:
                 globalTid=_task(process, thread),
                 correlationId=correlation,
                 nameId=self.string(name),
-                returnValue=0,
+                returnValue=code,
             )
         return correlation
 

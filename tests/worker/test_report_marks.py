@@ -8,8 +8,8 @@ PLUGIN = """
 from pytest_nsight.worker.report_marks import find_shared_fixtures
 
 def pytest_runtest_makereport(call):
-    if call.when == "teardown":
-        print("found", sorted(find_shared_fixtures(call.excinfo.value)))
+    if call.excinfo is not None:
+        print(call.when, sorted(find_shared_fixtures(call.excinfo.value)))
 """
 
 FIXTURES = """
@@ -65,4 +65,31 @@ def test_a_fixture_of_several_tests_whose_end_failed_is_named(
 
     ran = pytester.runpytest_inprocess("-s", "-p", "no:cacheprovider")
 
-    assert f"found {found}" in ran.stdout.str()
+    assert f"teardown {found}" in ran.stdout.str()
+
+
+def test_a_fixture_with_parameters_ends_in_the_setup_of_the_next_test(pytester: pytest.Pytester) -> None:
+    suite = """
+import pytest
+
+@pytest.fixture(scope="module", params=[1, 2])
+def server(request):
+    yield
+    if request.param == 1:
+        raise RuntimeError("leaked")
+
+@pytest.fixture(scope="module")
+def unable():
+    raise RuntimeError("no server")
+
+def test(server): pass
+def test_unable(unable): pass
+"""
+    pytester.makeconftest(PLUGIN)
+    pytester.makepyfile(suite)
+
+    said = pytester.runpytest_inprocess("-s", "-p", "no:cacheprovider").stdout.str()
+
+    assert said.count("setup ['server']") == 1
+    # What cannot be set up may be another test's doing, and is tried again.
+    assert said.count("setup []") == 1

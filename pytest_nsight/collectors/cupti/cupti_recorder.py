@@ -7,6 +7,7 @@ import os
 import threading
 import time
 from ctypes import c_int
+from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -138,7 +139,7 @@ class CuptiRecorder:
         )
         return Trace(
             ranges=ranges,
-            calls=calls,
+            calls=replace(calls, correlation=np.where(failed, 0, calls.correlation)),
             launches=launches,
             shapes=tables.shapes,
             strings=tables.strings,

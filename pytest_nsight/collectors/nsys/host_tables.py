@@ -55,6 +55,7 @@ COLUMNS: Mapping[str, Sequence[ExportColumn]] = {
         ExportColumn("correlationId", 0),
         ExportColumn("nameId"),
         ExportColumn("globalTid", 0),
+        ExportColumn("returnValue", 0),
     ),
 }
 
@@ -198,7 +199,8 @@ def build_calls(columns: Arrays, strings: Mapping[int, str], texts: StringTable)
         name=_number_ids(columns["nameId"], strings, texts),
         process=process_ids(columns["globalTid"]),
         thread=thread_ids(columns["globalTid"]),
-        correlation=columns["correlationId"].astype(np.int64, copy=False),
+        # What failed launched nothing.
+        correlation=np.where(columns["returnValue"] == 0, columns["correlationId"], 0).astype(np.int64, copy=False),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shlex
 import shutil
@@ -148,7 +149,8 @@ class Workspace:
         remove_worktree(self._revision.repository, self._tree)
         for folder in (self._target, self._caches):
             shutil.rmtree(folder, ignore_errors=True)
-        self._empty_ini.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            self._empty_ini.unlink()
         self._is_there = False
 
     def _refuse_outside(self, where: Path) -> None:
