@@ -73,7 +73,7 @@ def test_counters_without_a_gpu_are_refused_or_announced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, bool], refusal: str
 ) -> None:
     monkeypatch.setattr("pytest_nsight.collectors.lookup.gpu_names", lambda: ())
-    monkeypatch.setattr("pytest_nsight.controller.session.gpus", lambda: ())
+    monkeypatch.setattr("pytest_nsight.controller.live_runs.gpus", lambda: ())
 
     def begin(**settings: Any) -> list[str]:
         return NsightSession(Settings(tmp_path, **asked, **settings), (), tmp_path).header()
