@@ -10,7 +10,7 @@ import sqlite3
 from collections import defaultdict
 from contextlib import closing
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -114,37 +114,53 @@ def test_copies_are_those_of_sql(recording: Recording) -> None:
         assert sum(one.bytes_moved for one in own) == (expected[2] or 0)
 
 
-def test_busy_and_idle_time_of_a_device_are_those_of_a_loop(recording: Recording) -> None:
-    """A device is a board where the export maps ordinals to boards, else an ordinal of a process."""
+class Work(NamedTuple):
+    """What ran: where, for which process, in which table, from when to when."""
+
+    place: object
+    process: int
+    table: str
+    start: int
+    end: int
+
+
+def list_work(recording: Recording) -> list[Work]:
+    """Its place is a board where the export maps ordinals to boards, else an ordinal of a process."""
     boards: dict[tuple[int, int], str] = {}
     if recording.has("TARGET_INFO_CUDA_DEVICE"):
         sql = (
             "SELECT d.pid, d.cudaId, g.uuid FROM TARGET_INFO_CUDA_DEVICE d JOIN TARGET_INFO_GPU g ON g.id = d.gpuId"
         )
         boards = {(process, ordinal): uuid for process, ordinal, uuid in recording.rows(sql)}
-    work: dict[object, list[tuple[int, int]]] = defaultdict(list)
-    owners: dict[object, set[int]] = defaultdict(set)
-    kernels: dict[object, list[tuple[int, int]]] = defaultdict(list)
+    found = []
     for table in (KERNEL, COPY, SET, GRAPH):
         if recording.has(table):
             columns = [row[1] for row in recording.rows(f"PRAGMA table_info({table})")]
             process = "globalPid >> 24 & 0xFFFFFF" if "globalPid" in columns else "0"
             for start, end, device, owner in recording.rows(f"SELECT start, end, deviceId, {process} FROM {table}"):
-                place = boards.get((owner, device), (owner, device))
-                work[place].append((start, end))
-                owners[place].add(owner)
-                if table in (KERNEL, GRAPH):
-                    kernels[place].append((start, end))
+                found.append(Work(boards.get((owner, device), (owner, device)), owner, table, start, end))
+    return found
+
+
+def test_busy_and_idle_time_of_a_device_are_those_of_a_loop(recording: Recording) -> None:
+    work: dict[object, list[tuple[int, int]]] = defaultdict(list)
+    owners: dict[object, set[int]] = defaultdict(set)
+    kernels: dict[object, list[tuple[int, int]]] = defaultdict(list)
+    for one in list_work(recording):
+        work[one.place].append((one.start, one.end))
+        owners[one.place].add(one.process)
+        if one.table in (KERNEL, GRAPH):
+            kernels[one.place].append((one.start, one.end))
     every = [interval for intervals in work.values() for interval in intervals]
     wall_ns = max(end for _, end in every) - min(start for start, _ in every) if every else 0
 
     found = sorted((one.wall_ns, one.busy_ns, one.kernel_ns) for one in recording.picture.devices)
     assert found == sorted((wall_ns, union(work[place]), union(kernels[place])) for place in work)
-    known = [one.processes for one in recording.picture.devices]
+    known = [device.processes for device in recording.picture.devices]
     assert sorted(known) == sorted(tuple(sorted(used - {0})) for used in owners.values())
-    for one in recording.picture.devices:
-        assert one.busy_ns + one.idle_ns == one.wall_ns
-        assert one.kernel_ns + one.copy_ns - one.overlap_ns == one.busy_ns
+    for device in recording.picture.devices:
+        assert device.busy_ns + device.idle_ns == device.wall_ns
+        assert device.kernel_ns + device.copy_ns - device.overlap_ns == device.busy_ns
 
 
 def test_the_states_partition_the_wall_time(recording: Recording) -> None:
@@ -157,30 +173,32 @@ def test_the_states_partition_the_wall_time(recording: Recording) -> None:
 
 
 def test_idle_time_of_allocations_is_what_sql_finds_of_them(recording: Recording) -> None:
-    """A gap is divided by time: an allocation of 161 ms in a gap of 588 ms counts in full."""
-    if len(recording.picture.devices) != 1:
-        pytest.skip("a thread may allocate while one device waits for it and the other does not")
-    found = {one.state: one.total_ns for one in recording.picture.states}
+    """A gap is divided by time: an allocation of 161 ms in a gap of 588 ms counts in full.
+
+    With several devices it is at most that: a thread may allocate while one waits for it and another does not.
+    """
     calls = (
         recording.rows(
             f"SELECT start, end FROM {RUNTIME} JOIN StringIds ON id = nameId "
-            "WHERE value LIKE 'cuda%Malloc%' OR value LIKE 'cuda%Alloc%' OR value LIKE 'cudaFree%'"
+            "WHERE value LIKE 'cuda%Malloc%' OR value LIKE 'cuda%Alloc%' OR value LIKE 'cudaFree%' "
+            "OR value IN ('cuMemCreate', 'cuMemMap', 'cuMemUnmap', 'cuMemRelease')"
         )
         if recording.has(RUNTIME)
         else []
     )
-    busy = [
-        span
-        for table in (KERNEL, COPY, SET, GRAPH)
-        if recording.has(table)
-        for span in recording.rows(f"SELECT start, end FROM {table}")
-    ]
-    idle_ns, reached = 0, min(start for start, _ in busy) if busy else 0
-    for start, end in sorted(busy):
-        idle_ns += sum(max(0, min(start, call_end) - max(reached, call)) for call, call_end in calls)
-        reached = max(reached, end)
+    work = list_work(recording)
+    first, last = min((one.start for one in work), default=0), max((one.end for one in work), default=0)
+    idle_ns = 0
+    for place in {one.place for one in work}:
+        reached = first
+        busy = [(one.start, one.end) for one in work if one.place == place]
+        for start, end in [*sorted(busy), (last, last)]:
+            idle_ns += sum(max(0, min(start, call_end) - max(reached, call)) for call, call_end in calls)
+            reached = max(reached, end)
 
-    assert found[IdleCause.ALLOCATION] == idle_ns
+    states = {one.state: one.total_ns for one in recording.picture.states}
+    found_ns = states.get(IdleCause.ALLOCATION, 0)
+    assert found_ns == idle_ns if len(recording.picture.devices) == 1 else found_ns <= idle_ns
 
 
 def test_calls_and_synchronisation_are_those_of_sql(recording: Recording) -> None:
