@@ -113,6 +113,7 @@ class LiveRuns:
         try:
             self._environment = ask_environment()
         except Exception:
+            # A conftest's hook may need what the collection finds, and is asked again after it.
             return
         try:
             self._begin()

@@ -680,21 +680,24 @@ def test_what_has_started_early_ends_where_nothing_is_measured(
 
 
 @long
+@pytest.mark.parametrize("fails", [False, True], ids=["answers", "fails at first"])
 def test_a_run_has_the_environment_that_is_known_after_the_collection(
-    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, early: Path
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, early: Path, fails: bool
 ) -> None:
-    monkeypatch.setenv("EARLY", "1")
-    asked = """
+    monkeypatch.setenv("EARLY", "0" if fails else "1")
+    asked = f"""
 times = []
 def pytest_nsight_environment(config):
     times.append(1)
-    return {"asked": str(len(times))}
+    if {fails} and len(times) == 1:
+        raise KeyError("not collected yet")
+    return {{"asked": str(len(times))}}
 """
     pytester.makeconftest(CONFTEST + asked)
 
     gate("--nsight-save", "--nsight-runs=1", "-k", "same")
 
-    assert early.read_text().split()[:2] == ["pass", "collected"]
+    assert early.read_text().split()[:2] == (["collected", "pass"] if fails else ["pass", "collected"])
     stored = "".join(path.read_text() for path in pytester.path.glob("baselines/*/*.json"))
     assert '"asked"' in stored
     runs = (pytester.path / ".nsight").glob("2*/*/manifest.jsonl")
