@@ -15,6 +15,7 @@ from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.judge.code_changes import describe_proof
 from pytest_nsight.judge.judge import find_held
 from pytest_nsight.judge.looks import BOARDS_DIFFER, boards_may_explain
+from pytest_nsight.judge.sentences import change_of_time
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.roofline import measure_limits
@@ -132,8 +133,12 @@ def _join_audit(verdict: Verdict, proof: str) -> Verdict:
     if _contradicts(verdict):
         return verdict
     label = verdict.subject.label
-    timed = verdict.sentence.removeprefix(f"{label}: ")
-    sentence = f"{label}: {proof}; timed as an audit, {verdict.kind.value}: {timed}"
+    if verdict.kind is VerdictKind.INCONCLUSIVE and verdict.comparison is not None:
+        # An audit takes few runs on purpose: it asks for no more, and nobody has to settle it.
+        timed = f": {change_of_time(verdict.comparison)}"
+    else:
+        timed = f", {verdict.kind.value}: {verdict.sentence.removeprefix(f'{label}: ')}"
+    sentence = f"{label}: {proof}; timed as an audit{timed}"
     return replace(verdict, kind=VerdictKind.IDENTICAL, sentence=sentence)
 
 
@@ -174,10 +179,10 @@ def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str
     audit = [verdict for verdict in timed if verdict.subject.case in state.proven and not verdict.subject.part]
     notes = []
     if audit:
-        kinds = Counter(verdict.kind.value for verdict in audit)
-        seen = ", ".join(f"{times} {kind}" for kind, times in kinds.items())
+        kinds = Counter(one.kind.value for one in audit if one.kind is not VerdictKind.INCONCLUSIVE)
+        seen = [*(f"{times} {kind}" for kind, times in kinds.items()), *_say_changes(audit)]
         notes.append(
-            f"audit: {count(len(audit), 'identical case')} timed all the same: {seen}{_say_changes(audit)}"
+            f"audit: {count(len(audit), 'identical case')} timed all the same: {', '.join(seen) or 'no verdict'}"
             + (f"; {_BOARDS_MAY_DIFFER}" if any(map(_is_left_to_boards, audit)) else "")
         )
     notes += [
@@ -190,10 +195,10 @@ def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str
     return (*notes, *_describe_unidentified(state))
 
 
-def _say_changes(audit: Sequence[Verdict]) -> str:
+def _say_changes(audit: Sequence[Verdict]) -> list[str]:
     changes = [one.comparison.ratio - 1 for one in audit if one.comparison is not None]
     ends = dict.fromkeys(percent(change) for change in (min(changes), max(changes))) if changes else {}
-    return f", change {' to '.join(ends)}" if ends else ""
+    return [f"change {' to '.join(ends)}"] if ends else []
 
 
 def _describe_unidentified(state: GateState) -> list[str]:

@@ -153,7 +153,12 @@ def incomparable(why: str, against: str) -> str:
 
 def environment(why: str, comparison: Comparison) -> str:
     """A time that the machine, not the code, may have changed."""
-    return f"{_times(comparison)} ({_change(comparison)}, {_runs(comparison)}) cannot be judged: {why}"
+    return f"{change_of_time(comparison)} cannot be judged: {why}"
+
+
+def change_of_time(comparison: Comparison) -> str:
+    """The times and their change alone, without a judgement."""
+    return f"{_times(comparison)} ({_change(comparison)}, {_runs(comparison)})"
 
 
 def _time_beside(comparison: Comparison | None) -> str:
@@ -236,8 +241,7 @@ def repeated(comparison: Comparison) -> str:
     """Runs with exactly equal rounds."""
     return (
         f"{_times(comparison)}, but all stored runs, or all new ones, hold the very same rounds, which no "
-        "measurement gives: "
-        "choose another metric, or look at how the runs were recorded"
+        "measurement gives: choose another metric, or look at how the runs were recorded"
     )
 
 
@@ -277,8 +281,7 @@ def notes(subject: PreparedSubject) -> str:
 
 def _variation(finding: StructureFinding) -> str:
     places = "round to round" if finding.differs_by_round else "run to run"
-    what = f" ({write_spreads(finding.varying)})" if finding.varying else ""
-    return f"launches differ from {places}{what}"
+    return f"launches differ from {places}{f' ({write_spreads(finding.varying)})' if finding.varying else ''}"
 
 
 def claim_failed(phrases: Sequence[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -492,6 +493,24 @@ def test_an_audit_that_agrees_leaves_the_proof_and_says_what_it_saw() -> None:
     assert describe_identities(state, timed) == (
         "audit: 1 identical case timed all the same: 1 UNCHANGED, change 0 %",
     )
+
+
+def test_an_audit_of_too_few_runs_reports_its_times_and_asks_for_nothing() -> None:
+    state, _ = conclude({IDS[0]: 1002.0})
+    state = replace(state, summaries=state.summaries[:1])
+    one = make_runs(around(1000.0), "stored", subject=Subject(IDS[0]))[:1]
+    few = StoredRuns({Subject(IDS[0]): [replace(run, identity=SAME[IDS[0]], commit="a1b2c3") for run in one]})
+
+    timed = judge_state(state, few)
+    (first, *_) = join_proofs(state, few, timed)
+
+    assert timed[0].kind is VerdictKind.INCONCLUSIVE
+    assert first.kind is VerdictKind.IDENTICAL
+    assert re.search(
+        r"timed as an audit: kernel time \S+ -> \S+ (us|ns) \(\+0\.\d+ %, 1\+1 runs\)$", first.sentence
+    )
+    (note,) = describe_identities(state, timed)
+    assert re.fullmatch(r"audit: 1 identical case timed all the same: change \+0\.\d+ %", note)
 
 
 def test_an_audit_that_contradicts_keeps_its_verdict_and_is_loud() -> None:
