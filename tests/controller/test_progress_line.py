@@ -91,3 +91,22 @@ def test_the_time_left_of_what_is_repeated_counts_from_its_own_start() -> None:
         shown.show(Progress("s-1/identity pass", "a.py::test_x", done, total))
 
     assert reporter.lines[-1] == "nsight: identity pass, case 2/4: test_x, about 42 s left of this run"
+
+
+def test_the_imports_before_the_first_case_are_no_part_of_the_time_left() -> None:
+    reporter = Reporter(isatty=False)
+    now = [0.0]
+    shown = ProgressLine(reporter, clock=lambda: now[0])
+    for at_s, case, done in ((0, "", 0), (9, "a.py::test_x", 0), (12, "a.py::test_y", 3)):
+        now[0] = float(at_s)
+        shown.show(Progress("s-1/1", case, done, 9))
+
+    assert reporter.lines == ["nsight: run 1, case 4/9: test_y, about 6 s left of this run"]
+
+
+def test_two_of_the_cases_that_many_processes_are_at_are_named() -> None:
+    cases = [f"a.py::test_{number}" for number in range(16)]
+
+    text = line(Progress("s-1/identity pass", cases[0], 0, 156, tuple(cases[1:])), 1.0)
+
+    assert text == "nsight: identity pass, case 1/156: test_0 | test_1 and 14 more"

@@ -20,6 +20,9 @@ from pytest_nsight.report.escapes import log_line, visible
 LOG_EVERY_S = 10.0
 """Seconds between two lines of progress where the output is no terminal."""
 
+_NAMED = 2
+"""Cases that are named when processes measure side by side."""
+
 
 class ProgressLine:
     """Run, case and time left in pytest's output: one line on a terminal, else a line every ten seconds."""
@@ -42,7 +45,9 @@ class ProgressLine:
     def show(self, progress: Progress) -> None:
         """Shows a new position; the same one twice is written once."""
         now_s = self._clock()
-        began_s = self._began.setdefault(progress.run, now_s)
+        has_begun = bool(progress.case or progress.done)
+        # The imports before the first case say nothing of how long a case takes.
+        began_s = self._began.setdefault(progress.run, now_s) if has_begun else now_s
         if progress.done < self._done.get(progress.run, 0):
             # An identity pass repeats cases in further processes.
             began_s = self._began[progress.run] = now_s
@@ -67,11 +72,13 @@ class ProgressLine:
 
 
 def line(progress: Progress, elapsed_s: float) -> str:
-    """The text of the line, for a process that began `elapsed_s` ago."""
+    """The text of the line, for a process whose first case began `elapsed_s` ago."""
     number = progress.run.rpartition("/")[2]
     run = f"run {int(number)}" if number.isdecimal() else number
     running = [Subject(case).label for case in (progress.case, *progress.beside) if case]
-    what = visible(" | ".join(running)) or ("reading" if progress.done else "starting")
+    what = visible(" | ".join(running[:_NAMED])) or ("reading" if progress.done else "starting")
+    if len(running) > _NAMED:
+        what += f" and {len(running) - _NAMED} more"
     left = ""
     if 0 < progress.done < progress.total:
         seconds = elapsed_s / progress.done * (progress.total - progress.done)
