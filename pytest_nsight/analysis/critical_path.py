@@ -68,7 +68,7 @@ def find_critical_path(
     Args:
         trace: the trace.
         details: of its launches.
-        waits: shape (calls,), in which calls the host waits.
+        waits: shape (calls,), in which calls the threads of the step wait.
         rows: shape (launches,), rows of the launches of the step.
         window_ns: start and end of the step.
     """

@@ -28,7 +28,7 @@ from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges, find_leadi
 from pytest_nsight.analysis.range_notes import note_helpers, note_overlaps
 from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
 from pytest_nsight.analysis.range_work import DeclaredRangeWork, RangeWork, measure_work
-from pytest_nsight.analysis.selection import choose_ranges, find_step, find_window, select
+from pytest_nsight.analysis.selection import choose_ranges, find_step, find_window, flag_own_calls, select
 from pytest_nsight.analysis.small_kernels import KernelSequence, find_sequences
 from pytest_nsight.analysis.timeline import DeviceWork, Timeline, TimeState, build_timeline
 from pytest_nsight.model.trace import Flags, Ints, Trace
@@ -259,5 +259,7 @@ def _find_path(trace: Trace, details: LaunchDetails, table: RangeTable, waits: F
     step = find_step(trace, details, table)
     if step is None:
         return None
-    parts = find_critical_path(trace, details, waits, step.launches, (step.start_ns, step.end_ns))
+    # What another process or an unconcerned thread waits for holds up nothing of the step.
+    own = waits & flag_own_calls(trace, details, step)
+    parts = find_critical_path(trace, details, own, step.launches, (step.start_ns, step.end_ns))
     return StepPath(step.label, step.end_ns - step.start_ns, parts)

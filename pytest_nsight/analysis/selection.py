@@ -11,10 +11,10 @@ from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.range_tree import RangeTable, find_parents
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.model.sorted_keys import distinct
+from pytest_nsight.model.sorted_keys import distinct, rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.model.units import name_some
-from pytest_nsight.trace.attribution import attribute
+from pytest_nsight.trace.attribution import NO_CALL, attribute
 from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.nesting import NO_PARENT
 
@@ -45,12 +45,14 @@ class StepRange:
         start_ns: when it began.
         end_ns: when it, or the last of its launches, ended.
         launches: rows of ``trace.launches``.
+        row: of the range in ``trace.ranges``.
     """
 
     label: str
     start_ns: int
     end_ns: int
     launches: Ints
+    row: int
 
 
 def choose_ranges(trace: Trace, name: str, domain: str | None) -> Ints:
@@ -146,7 +148,24 @@ def find_step(trace: Trace, details: LaunchDetails, table: RangeTable) -> StepRa
     placed = placed[(time_ns >= start_ns) & (time_ns < end_ns)]
     process = trace.launches.process[placed]
     held = attribute(trace, np.array([row]), process, *details.origin(trace, placed)).covered
-    return StepRange(table.labels[label], start_ns, int(table.costs.last_ns[position]), placed[held])
+    return StepRange(table.labels[label], start_ns, int(table.costs.last_ns[position]), placed[held], row)
+
+
+def flag_own_calls(trace: Trace, details: LaunchDetails, step: StepRange) -> Flags:
+    """The calls of the threads that run a step: the one that opened it, and those that launch its work; (calls,).
+
+    Args:
+        trace: the trace.
+        details: of its launches.
+        step: the range.
+    """
+    calls, ranges = trace.calls, trace.ranges
+    thread, threads = rank_groups(calls.process, calls.thread)
+    is_own = np.zeros(threads, np.bool_)
+    is_own[thread[(calls.process == ranges.process[step.row]) & (calls.thread == ranges.thread[step.row])]] = True
+    call = details.call[step.launches]
+    is_own[thread[call[call != NO_CALL]]] = True
+    return is_own[thread]
 
 
 def _explain_none(trace: Trace, name: str, domain: str | None) -> str:

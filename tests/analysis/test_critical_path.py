@@ -1,0 +1,48 @@
+"""What the walk through one step follows, on traces of a few lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.analysis.critical_path import PathPart
+from pytest_nsight.analysis.picture import analyse
+from pytest_nsight.collectors.nsys.read import read
+from tests.trace.trace_builder import TraceBuilder
+
+
+def path_of(builder: TraceBuilder, folder: Path) -> dict[PathPart, int]:
+    path = analyse(read(builder.write(folder / "trace.sqlite"))).path
+    assert path is not None
+    found: dict[PathPart, int] = {}
+    for part in path.parts:
+        found[part.part] = found.get(part.part, 0) + part.total_ns
+    return found
+
+
+def host_limited_step() -> TraceBuilder:
+    """Ten short kernels whose host waits for none of them."""
+    trace = TraceBuilder().range("step", 0, 1000, domain="")
+    for at in range(0, 1000, 100):
+        trace.launch("k", at + 20, at + 60, api_at=at + 10)
+    return trace
+
+
+@pytest.mark.parametrize(("process", "thread"), [(200, 200), (100, 7)], ids=["process", "thread"])
+def test_a_wait_elsewhere_does_not_put_kernels_on_the_path(process: int, thread: int, tmp_path: Path) -> None:
+    """Another rank, or a thread that launches nothing of the step, may wait all the time."""
+    alone = path_of(host_limited_step(), tmp_path)
+    trace = host_limited_step()
+    for at in range(0, 1000, 100):
+        trace.call("cudaEventSynchronize_v3020", at + 50, at + 65, process=process, thread=thread)
+
+    assert path_of(trace, tmp_path) == alone == {PathPart.HOST: 950, PathPart.DELAY: 10, PathPart.DEVICE: 40}
+
+
+@pytest.mark.parametrize("thread", [100, 7], ids=["own thread", "autograd"])
+def test_a_wait_of_a_thread_of_the_step_puts_kernels_on_the_path(thread: int, tmp_path: Path) -> None:
+    trace = TraceBuilder().range("step", 0, 1000, domain="").launch("a", 20, 500, api_at=10, thread=thread)
+    trace.call("cudaStreamSynchronize_v3020", 15, 505).launch("b", 620, 990, api_at=610, thread=thread)
+
+    assert path_of(trace, tmp_path)[PathPart.DEVICE] == 480 + 370
