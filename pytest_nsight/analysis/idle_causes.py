@@ -12,7 +12,8 @@ device's work and the call of that launch is the cause:
   the gap, and launching for the rest; or other calls of CUDA, where the thread then was mostly in them. If the
   thread made no call meanwhile, it goes on where the thread waited that launched what ran before the gap.
 * The thread was in calls that allocate or free memory, or that load kernels: they account for the time in them.
-* The thread spent more than HOST_GAP_NS of the gap outside of CUDA: it ran Python or loaded data in the rest.
+* The thread spent more than HOST_GAP_NS of the gap outside of CUDA: it ran Python or loaded data in the rest, apart
+  from further calls in which it waited, such as for another device.
 * The call of a kernel's first launch itself took more than HOST_GAP_NS of the gap: CUDA loads the kernel.
 * No launch ends the gap: the device had no further work, while others had.
 * The gap ends with a migration of managed memory, which has no call: its pages were wanted elsewhere. If the gap is
@@ -38,6 +39,7 @@ from pytest_nsight.analysis.gap_launches import (
     find_threads_before,
     find_waits,
 )
+from pytest_nsight.analysis.host_waits import is_copy_call
 from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.model.api_calls import flag_calls
 from pytest_nsight.model.trace import Flags, Ints, Trace
@@ -80,6 +82,8 @@ def is_loading(name: str) -> bool:
     return _LOADING.match(name) is not None
 
 
+_WAITS = (IdleCause.SYNCHRONISATION, IdleCause.BLOCKING_COPY)
+
 _Parts = list[tuple[Ints, Ints, Ints]]
 """Row of the gap, start and end of each piece."""
 _Pieces = dict[IdleCause, _Parts]
@@ -103,8 +107,11 @@ def explain_gaps(
     known = TimeSet(idle.axis, idle.start[is_known], idle.end[is_known])
     threads = HostThreads.of(trace)
     gaps = describe_gaps(trace, threads, known, nexts[is_known], call[is_known])
+    is_copy = flag_calls(trace, is_copy_call)
     chosen: dict[IdleCause, Ints | slice] = {
         IdleCause.LAUNCH: slice(None),
+        IdleCause.SYNCHRONISATION: np.flatnonzero(waits & ~is_copy),
+        IdleCause.BLOCKING_COPY: np.flatnonzero(waits & is_copy),
         IdleCause.ALLOCATION: np.flatnonzero(flag_calls(trace, is_allocation)),
         IdleCause.LOADING: np.flatnonzero(flag_calls(trace, is_loading)),
     }
@@ -184,20 +191,23 @@ def _cut_out(calls: TimeSet, gaps: Gaps, low_ns: Ints, high_ns: Ints) -> tuple[I
     return row, low_ns[row] + start - low[of_row], low_ns[row] + end - low[of_row]
 
 
-def _find_prepared(
-    inside: Mapping[IdleCause, TimeSet], gaps: Gaps, windows: Sequence[tuple[Ints, Ints]], chosen: Flags
+def _find_inside(
+    inside: Mapping[IdleCause, TimeSet],
+    gaps: Gaps,
+    windows: Sequence[tuple[Ints, Ints]],
+    chosen: Mapping[IdleCause, Flags],
 ) -> _Pieces:
-    """The pieces of some gaps in which the thread prepares launches: it allocates memory, or loads kernels.
+    """The pieces of some gaps in which the thread is in calls of a kind.
 
     Args:
         inside: when threads are in calls of a kind.
         gaps: the gaps.
         windows: begin and end, shape (gaps,) each.
-        chosen: shape (gaps,).
+        chosen: kind -> which gaps, shape (gaps,).
     """
     return {
-        cause: [_cut_out(inside[cause], gaps, low, np.where(chosen, high, low)) for low, high in windows]
-        for cause in (IdleCause.ALLOCATION, IdleCause.LOADING)
+        cause: [_cut_out(inside[cause], gaps, low, np.where(flags, high, low)) for low, high in windows]
+        for cause, flags in chosen.items()
     }
 
 
@@ -252,8 +262,8 @@ def _split(gaps: Gaps, waits: tuple[Waits, Waits], inside: Mapping[IdleCause, Ti
 
     add(IdleCause.QUEUED, is_queued, gaps.start_ns, end_ns)
     add(IdleCause.DEPENDENCY, is_dependent, done_ns, gaps.end_ns)
-    is_one = first.returned_ns == last.returned_ns
-    lasted_ns = np.where(is_one, last.length_ns, first.length_ns + last.length_ns)
+    # A thread that serves several devices waits for another one between the first wait and the last.
+    lasted_ns = _add_waits(first, last, [measure(cause, free_ns, began_ns) for cause in _WAITS])
     is_late = is_blocked & ~is_host & ~is_calling
     # Without the wait all that follows would come earlier: it stands behind the time that the wait costs.
     late_ns = np.minimum(end_ns - allocating_ns - loading_ns, np.maximum(ready_ns, gaps.start_ns + lasted_ns))
@@ -271,4 +281,11 @@ def _split(gaps: Gaps, waits: tuple[Waits, Waits], inside: Mapping[IdleCause, Ti
     add_wait(is_host, last.is_copy, began_ns, ready_ns)
     add_launch(is_host, called_ns)
     windows = (free_ns, began_ns), (ready_ns, called_ns)
-    return pieces, _find_prepared(inside, gaps, windows, ~is_late & ~is_queued)
+    chosen = dict.fromkeys((IdleCause.ALLOCATION, IdleCause.LOADING), ~is_late & ~is_queued)
+    return pieces, _find_inside(inside, gaps, windows, chosen | dict.fromkeys(_WAITS, is_host))
+
+
+def _add_waits(first: Waits, last: Waits, between_ns: Sequence[Ints]) -> Ints:
+    """How long the waits of each gap lasted, shape (gaps,): the first, those between, and the last."""
+    is_one = first.returned_ns == last.returned_ns
+    return np.where(is_one, last.length_ns, first.length_ns + np.sum(between_ns, axis=0) + last.length_ns)

@@ -77,6 +77,24 @@ def test_two_waits_in_a_row_cost_what_both_lasted(tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("pause_ns", [100, HOST_GAP_NS], ids=["short pauses", "long pauses"])
+def test_a_thread_that_serves_another_device_waits_and_runs_no_python(pause_ns: int, tmp_path: Path) -> None:
+    """Between two kernels of the first device it launches on the second one, and waits for it, five times."""
+    trace = TraceBuilder().launch("a", 10, 100, api_at=0).call("cudaStreamSynchronize_v3020", 5, 110)
+    at = 110
+    for _ in range(5):
+        at += pause_ns
+        trace.launch("other", at + 10, at + 10 * LONG, api_at=at, device=1)
+        trace.call("cudaStreamSynchronize_v3020", at + 5, at + 10 * LONG + 5)
+        at += 10 * LONG + 5
+    trace.launch("b", at + pause_ns + 10, at + pause_ns + 110, api_at=at + pause_ns)
+
+    found = causes(picture_of(trace, tmp_path))
+    # The second device waits as well, in each pause of the host.
+    assert 50 * LONG <= found[IdleCause.SYNCHRONISATION] <= 50 * LONG + 4 * pause_ns + 2_000
+    assert found.get(IdleCause.HOST, 0) == pytest.approx(0 if pause_ns == 100 else 6 * pause_ns, abs=2_000)
+
+
 def test_a_wait_of_another_thread_is_no_cause(tmp_path: Path) -> None:
     trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260, thread=7)
     trace.launch("b", 900, 950, api_at=800)
