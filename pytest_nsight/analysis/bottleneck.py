@@ -34,6 +34,7 @@ _BY_STATE: Mapping[TimeState, BottleneckClass] = {
     IdleCause.HOST: BottleneckClass.HOST,
     IdleCause.MIGRATION: BottleneckClass.TRANSFER,
     IdleCause.FINISHED: BottleneckClass.IMBALANCE,
+    IdleCause.UNRECORDED: BottleneckClass.UNKNOWN,
     IdleCause.UNKNOWN: BottleneckClass.UNKNOWN,
 }
 
@@ -103,6 +104,7 @@ def classify(
         DeviceWork.KERNEL: of_kernels,
         DeviceWork.SET: KernelLimit.CLEARING,
         IdleCause.MIGRATION: KernelLimit.MIGRATION,
+        IdleCause.UNRECORDED: KernelLimit.UNRECORDED,
     }
     return Bottleneck(limit, share, evidence, program.remedy(particular.get(next(iter(parts)), limit)))
 
@@ -158,5 +160,6 @@ def _describe(state: TimeState, program: RecordedProgram) -> str:
         DeviceWork.COPY: "only copies run",
         DeviceWork.SET: "memory is set and nothing else runs",
         IdleCause.HOST: f"idle, {program.host_words}",
+        IdleCause.UNRECORDED: "idle, or kernels run that were not recorded",
     }
     return names.get(state, f"idle, {state.value}")

@@ -69,6 +69,8 @@ class IdleCause(enum.Enum):
     HOST = "Python or data loading"
     MIGRATION = "migration of managed memory"
     FINISHED = "no further work"
+    UNRECORDED = "unrecorded work"
+    """The device may not be idle: kernels were launched that are not in the recording."""
     UNKNOWN = "unknown"
 
 

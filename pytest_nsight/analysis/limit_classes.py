@@ -50,6 +50,8 @@ class KernelLimit(enum.Enum):
     """The launches have blocks for less than half of the device."""
     UNNAMED = "unnamed"
     """The names of the kernels do not say."""
+    UNRECORDED = "unrecorded"
+    """Kernels were launched that are not in the recording."""
 
 
 CLASS_OF: Mapping[KernelLimit, BottleneckClass] = {
@@ -61,6 +63,7 @@ CLASS_OF: Mapping[KernelLimit, BottleneckClass] = {
     KernelLimit.LENGTH: BottleneckClass.LATENCY,
     KernelLimit.BLOCKS: BottleneckClass.LATENCY,
     KernelLimit.UNNAMED: BottleneckClass.KERNELS,
+    KernelLimit.UNRECORDED: BottleneckClass.UNKNOWN,
 }
 
 _REMEDIES: Mapping[BottleneckClass | KernelLimit, str] = {
@@ -68,6 +71,8 @@ _REMEDIES: Mapping[BottleneckClass | KernelLimit, str] = {
     KernelLimit.VECTORS: "increase the batch size so that each load of a weight serves more, or quantise weights",
     KernelLimit.CLEARING: "set less memory, or set it in the kernel that writes there",
     KernelLimit.BLOCKS: "launch more blocks: split the work over the whole device",
+    KernelLimit.UNRECORDED: "record with --cuda-graph-trace=node, and let the program wait for the device before "
+    "it ends",
     BottleneckClass.COMPUTE: "use tensor cores and a lower precision, or an algorithm with less arithmetic",
     BottleneckClass.TRANSFER: "overlap copies with kernels, prefetch, pin memory, or keep the data on the device",
     BottleneckClass.COMMUNICATION: "overlap communication with kernels, use larger buckets, communicate less often",

@@ -13,6 +13,7 @@ import numpy as np
 
 from pytest_nsight.analysis.idle_causes import IdleCause, explain_gaps
 from pytest_nsight.analysis.intervals import Axis, TimeSet
+from pytest_nsight.analysis.unrecorded_work import find_unrecorded
 from pytest_nsight.model.sorted_keys import rank_groups, rank_values
 from pytest_nsight.model.trace import Flags, Ints, Trace, TraceDevice
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, describe_board, find_boards
@@ -162,6 +163,9 @@ def build_timeline(trace: Trace, details: LaunchDetails, waits: Flags, communica
     timeline = Timeline(axis, devices, device, communicates, sets, kernels, copies, busy, {})
     idle = busy.complement(timeline.whole())
     causes = explain_gaps(trace, details, waits, idle, device)
+    unrecorded = find_unrecorded(trace, details, waits, idle, device)
+    causes = {cause: times.minus(unrecorded) for cause, times in causes.items()}
+    causes[IdleCause.UNRECORDED] = unrecorded
     states: dict[TimeState, TimeSet] = {
         DeviceWork.KERNEL: computing,
         DeviceWork.COMMUNICATION: kernels.minus(computing),

@@ -221,6 +221,8 @@ def describe_state(one: StateTime) -> str:
     """A state in words, such as "kernels", "copies only", "work launched elsewhere" or "idle: launching"."""
     if one.state is IdleCause.HOST:
         return f"idle: {one.program.host_words}"
+    if one.state is IdleCause.UNRECORDED:
+        return "idle, or kernels that were not recorded"
     if isinstance(one.state, IdleCause):
         return f"idle: {one.state.value}"
     names = {

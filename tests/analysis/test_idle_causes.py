@@ -95,6 +95,31 @@ def test_a_thread_that_serves_another_device_waits_and_runs_no_python(pause_ns: 
     assert found.get(IdleCause.HOST, 0) == pytest.approx(0 if pause_ns == 100 else 6 * pause_ns, abs=2_000)
 
 
+@pytest.mark.parametrize("call", ["cudaGraphLaunch_v10000", "cudaLaunchKernel_v7000"])
+def test_idle_time_after_a_launch_that_left_no_kernel_is_unrecorded(call: str, tmp_path: Path) -> None:
+    """As of a CUDA graph in an export of nsys 2023: until the process has waited, the device may have run it."""
+    trace = TraceBuilder().launch("a", 10, 100, api_at=0).call(call, 300, 310)
+    trace.call("cudaStreamSynchronize_v3020", 320, 9_000).launch("b", 9_600, 9_700, api_at=9_500)
+    picture = picture_of(trace, tmp_path)
+
+    assert causes(picture)[IdleCause.UNRECORDED] == 9_000 - 300
+    assert picture.bottleneck is not None
+    assert picture.bottleneck.limit is BottleneckClass.UNKNOWN
+    assert "--cuda-graph-trace=node" in picture.bottleneck.remedy
+
+
+def test_unrecorded_work_has_ended_when_recorded_work_begins(tmp_path: Path) -> None:
+    """Nothing waits for the graph; the next kernel of the device comes behind it."""
+    trace = TraceBuilder().launch("a", 10, 100, api_at=0).call("cudaGraphLaunch_v10000", 50, 60)
+    trace.launch("b", 900, 950, api_at=70).launch("c", 1_100, 1_200, api_at=1_000)
+
+    assert causes(picture_of(trace, tmp_path)) == {
+        DeviceWork.KERNEL: 90 + 50 + 100,
+        IdleCause.UNRECORDED: 800,
+        IdleCause.LAUNCH: 150,
+    }
+
+
 def test_a_wait_of_another_thread_is_no_cause(tmp_path: Path) -> None:
     trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260, thread=7)
     trace.launch("b", 900, 950, api_at=800)
