@@ -185,7 +185,7 @@ def analyse(
         copies=tabulate_copies(trace, selection.launches, timeline),
         calls=tabulate_calls(trace, selection.calls, waits),
         sequences=find_sequences(trace, selection.launches, timeline, categories),
-        path=_find_path(trace, details, table, waits),
+        path=_find_path(trace, details, table, waits, is_chosen=is_chosen),
         unattributed=() if is_chosen else unattributed,
         metrics=measure_metrics(trace, details, timeline, table, selection.window, selection.launches),
         is_part=is_chosen,
@@ -254,9 +254,11 @@ def _find_limits(
     return tuple(limits)
 
 
-def _find_path(trace: Trace, details: LaunchDetails, table: RangeTable, waits: Flags) -> StepPath | None:
+def _find_path(
+    trace: Trace, details: LaunchDetails, table: RangeTable, waits: Flags, *, is_chosen: bool
+) -> StepPath | None:
     """The critical path of the median range of the label that looks like a step."""
-    step = find_step(trace, details, table)
+    step = find_step(trace, details, table, is_chosen=is_chosen)
     if step is None:
         return None
     # What another process or an unconcerned thread waits for holds up nothing of the step.

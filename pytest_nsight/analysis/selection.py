@@ -8,6 +8,7 @@ import numpy as np
 
 from pytest_nsight.analysis.display_names import fold_names
 from pytest_nsight.analysis.intervals import TimeSet
+from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS
 from pytest_nsight.analysis.range_tree import RangeTable, find_parents
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.errors import UsageError
@@ -124,21 +125,29 @@ def find_window(trace: Trace, timeline: Timeline, table: RangeTable, positions: 
     return TimeSet.union(timeline.axis, np.concatenate(line), np.concatenate(start_ns), np.concatenate(end_ns))
 
 
-def find_step(trace: Trace, details: LaunchDetails, table: RangeTable) -> StepRange | None:
-    """The median instance of the outermost ranges with the most device time; None where no range launched anything.
+def find_step(trace: Trace, details: LaunchDetails, table: RangeTable, *, is_chosen: bool) -> StepRange | None:
+    """The median instance of the step; None where no range launched anything.
+
+    The step is the label of the outermost ranges with the most device time. Where that occurs once in each process
+    and mostly repeats another label, as a whole program or an epoch does, the other one is the step, unless the
+    user chose the ranges.
 
     Args:
         trace: the trace.
         details: of its launches.
         table: the ranges.
+        is_chosen: whether the user chose them.
     """
     device_ns = table.costs.kernel_ns + table.costs.copy_ns
-    outermost = np.flatnonzero((table.parent == NO_PARENT) & (device_ns > 0))
-    if not len(outermost):
+    own = _find_leader(table, device_ns, np.flatnonzero(table.parent == NO_PARENT))
+    if not len(own):
         return None
-    totals = np.bincount(table.label[outermost], device_ns[outermost])
-    label = int(totals.argmax())
-    own = outermost[table.label[outermost] == label]
+    while not is_chosen and len(own) == len(distinct(trace.ranges.process[table.rows[own]])):
+        inner = _find_leader(table, device_ns, np.flatnonzero(np.isin(table.parent, own)))
+        is_most = 2 * device_ns[inner].sum() > device_ns[own].sum()
+        if not is_most or len(inner) < FEWEST_REPETITIONS * len(own):
+            break
+        own = inner
     length_ns = table.costs.last_ns[own] - trace.ranges.start_ns[table.rows[own]]
     position = int(own[np.argsort(length_ns, kind="stable")[(len(own) - 1) // 2]])
     row = int(table.rows[position])
@@ -148,7 +157,18 @@ def find_step(trace: Trace, details: LaunchDetails, table: RangeTable) -> StepRa
     placed = placed[(time_ns >= start_ns) & (time_ns < end_ns)]
     process = trace.launches.process[placed]
     held = attribute(trace, np.array([row]), process, *details.origin(trace, placed)).covered
-    return StepRange(table.labels[label], start_ns, int(table.costs.last_ns[position]), placed[held], row)
+    last_ns, label = int(table.costs.last_ns[position]), table.labels[table.label[position]]
+    return StepRange(label, start_ns, last_ns, placed[held], row)
+
+
+def _find_leader(table: RangeTable, device_ns: Ints, positions: Ints) -> Ints:
+    """Those of some ranges that have the label with the most device time, none where nothing was launched."""
+    positions = positions[device_ns[positions] > 0]
+    if not len(positions):
+        return positions
+    totals = np.bincount(table.label[positions], device_ns[positions])
+    leader: Ints = positions[table.label[positions] == totals.argmax()]
+    return leader
 
 
 def flag_own_calls(trace: Trace, details: LaunchDetails, step: StepRange) -> Flags:

@@ -46,3 +46,33 @@ def test_a_wait_of_a_thread_of_the_step_puts_kernels_on_the_path(thread: int, tm
     trace.call("cudaStreamSynchronize_v3020", 15, 505).launch("b", 620, 990, api_at=610, thread=thread)
 
     assert path_of(trace, tmp_path)[PathPart.DEVICE] == 480 + 370
+
+
+def write_epoch(folder: Path) -> Path:
+    """One epoch of six steps."""
+    trace = TraceBuilder().range("epoch", 0, 6_000, domain="")
+    for at in range(0, 6_000, 1_000):
+        trace.range("step", at + 10, at + 900, domain="").launch("k", at + 30, at + 800, api_at=at + 20)
+    return trace.write(folder / "trace.sqlite")
+
+
+@pytest.mark.parametrize(("chosen", "step"), [("", "step"), ("epoch", "epoch")])
+def test_the_step_of_an_epoch_is_what_it_repeats(chosen: str, step: str, tmp_path: Path) -> None:
+    path = analyse(read(write_epoch(tmp_path)), name=chosen).path
+
+    assert path is not None
+    assert path.name == step
+
+
+def test_a_step_that_is_recorded_three_times_is_no_epoch(tmp_path: Path) -> None:
+    """It repeats a layer, and is what the user wants to see."""
+    trace = TraceBuilder()
+    for step in range(3):
+        trace.range("step", step * 10_000, step * 10_000 + 9_000, domain="")
+        for layer in range(8):
+            at = step * 10_000 + layer * 1_000
+            trace.range("layer", at + 10, at + 900, domain="").launch("k", at + 30, at + 800, api_at=at + 20)
+    path = analyse(read(trace.write(tmp_path / "trace.sqlite"))).path
+
+    assert path is not None
+    assert path.name == "step"
