@@ -258,7 +258,7 @@ def _find_path(
     trace: Trace, details: LaunchDetails, table: RangeTable, waits: Flags, *, is_chosen: bool
 ) -> StepPath | None:
     """The critical path of the median range of the label that looks like a step."""
-    step = find_step(trace, details, table, is_chosen=is_chosen)
+    step = find_step(trace, table, is_chosen=is_chosen)
     if step is None:
         return None
     # What another process or an unconcerned thread waits for holds up nothing of the step.

@@ -125,7 +125,7 @@ def find_window(trace: Trace, timeline: Timeline, table: RangeTable, positions: 
     return TimeSet.union(timeline.axis, np.concatenate(line), np.concatenate(start_ns), np.concatenate(end_ns))
 
 
-def find_step(trace: Trace, details: LaunchDetails, table: RangeTable, *, is_chosen: bool) -> StepRange | None:
+def find_step(trace: Trace, table: RangeTable, *, is_chosen: bool) -> StepRange | None:
     """The median instance of the step; None where no range launched anything.
 
     The step is the label of the outermost ranges with the most device time. Where that occurs once in each process
@@ -134,7 +134,6 @@ def find_step(trace: Trace, details: LaunchDetails, table: RangeTable, *, is_cho
 
     Args:
         trace: the trace.
-        details: of its launches.
         table: the ranges.
         is_chosen: whether the user chose them.
     """
@@ -151,14 +150,13 @@ def find_step(trace: Trace, details: LaunchDetails, table: RangeTable, *, is_cho
     length_ns = table.costs.last_ns[own] - trace.ranges.start_ns[table.rows[own]]
     position = int(own[np.argsort(length_ns, kind="stable")[(len(own) - 1) // 2]])
     row = int(table.rows[position])
-    start_ns, end_ns = int(trace.ranges.start_ns[row]), int(trace.ranges.end_ns[row])
-    placed = np.flatnonzero(details.is_placed)
-    _, time_ns = details.origin(trace, placed)
-    placed = placed[(time_ns >= start_ns) & (time_ns < end_ns)]
-    process = trace.launches.process[placed]
-    held = attribute(trace, np.array([row]), process, *details.origin(trace, placed)).covered
-    last_ns, label = int(table.costs.last_ns[position]), table.labels[table.label[position]]
-    return StepRange(label, start_ns, last_ns, placed[held], row)
+    return StepRange(
+        label=table.labels[table.label[position]],
+        start_ns=int(trace.ranges.start_ns[row]),
+        end_ns=int(table.costs.last_ns[position]),
+        launches=table.costs.placed[table.costs.members.among(np.array([position]))],
+        row=row,
+    )
 
 
 def _find_leader(table: RangeTable, device_ns: Ints, positions: Ints) -> Ints:
