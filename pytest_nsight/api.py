@@ -146,7 +146,7 @@ def picture(
         work: name of a range -> amount and unit of what one such range does: {"infer": (512, "tokens")}.
 
     Returns:
-        "devices", "states", "bottlenecks", "ranges", "range_categories", "work", "kernels", "shapes",
+        "devices", "states", "idle", "bottlenecks", "ranges", "range_categories", "work", "kernels", "shapes",
         "categories", "copies", "calls", "sequences", "critical_path", "metrics", "unattributed", each with the
         columns that docs/reference.md lists. Durations are in ns, shares are ratios. Tables of devices have no rows
         for a trace of a CPU, whose operators stand for kernels.

@@ -13,6 +13,7 @@ from pytest_nsight.analysis.critical_path import PathTime, find_critical_path
 from pytest_nsight.analysis.device_use import DeviceUse, measure_devices
 from pytest_nsight.analysis.host_calls import CallTime, tabulate_calls
 from pytest_nsight.analysis.host_waits import flag_waits, share_of_waits
+from pytest_nsight.analysis.idle_places import IdlePlace, find_idle_places, locate
 from pytest_nsight.analysis.kernel_mix import KernelTimes
 from pytest_nsight.analysis.kernel_use import (
     CategoryTime,
@@ -99,6 +100,7 @@ class Picture:
         states: the wall time of all devices by state; the totals add up to it. Where ranges are chosen, the work of
             all other launches is a state of its own.
         bottleneck: of the whole, None where nothing ran on a device.
+        idle: where the host was during the idle time of the devices; empty without ranges.
         limits: the bottleneck of the ranges with the most device time.
         ranges: the tree in preorder.
         mixes: kernel time by category of the ranges with the most of it.
@@ -118,6 +120,7 @@ class Picture:
     devices: tuple[DeviceUse, ...]
     states: tuple[StateTime, ...]
     bottleneck: Bottleneck | None
+    idle: tuple[IdlePlace, ...]
     limits: tuple[RangeLimit, ...]
     ranges: tuple[RangeNode, ...]
     mixes: tuple[RangeMix, ...]
@@ -169,13 +172,16 @@ def analyse(
     states = timeline.measure(selection.window, timeline.find_own(trace, details, selection.launches))
     wall_ns = selection.window.total_ns
     waiting = share_of_waits(trace, table, np.flatnonzero(table.parent == NO_PARENT)) if is_chosen else 0.0
+    idle = find_idle_places(trace, timeline, table, selection.window)
+    bottleneck = classify(states, times.mix(selection.launches), program, waiting)
     picture = Picture(
         devices=measure_devices(trace, waits, timeline, selection.window),
         states=tuple(
             StateTime(state, time_ns, time_ns / wall_ns if wall_ns else 0.0, program)
             for state, time_ns in states.items()
         ),
-        bottleneck=classify(states, times.mix(selection.launches), program, waiting),
+        bottleneck=bottleneck if is_chosen else locate(bottleneck, idle),
+        idle=idle,
         limits=_find_limits(trace, details, timeline, table, times, program),
         ranges=build_tree(trace, details, table),
         mixes=divide_ranges(trace, details, table, categories),
@@ -199,7 +205,7 @@ def analyse(
         ),
     )
     if trace.is_of_cpu:
-        return replace(picture, devices=(), states=(), bottleneck=None, limits=(), sequences=(), path=None)
+        return replace(picture, devices=(), states=(), bottleneck=None, idle=(), limits=(), sequences=(), path=None)
     return picture
 
 

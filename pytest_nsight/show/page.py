@@ -27,7 +27,7 @@ from pytest_nsight.show.kernel_tables import (
 )
 from pytest_nsight.show.layout import NARROWEST, WIDEST, printable, wrap
 from pytest_nsight.show.metric_tables import tabulate_metrics
-from pytest_nsight.show.range_tables import tabulate_clocks, tabulate_mixes, tabulate_work
+from pytest_nsight.show.range_tables import tabulate_clocks, tabulate_idle, tabulate_mixes, tabulate_work
 from pytest_nsight.show.time_tables import (
     state_bottleneck,
     tabulate_calls,
@@ -108,6 +108,7 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
     sections = [
         tabulate_devices(picture.devices, is_part=picture.is_part),
         tabulate_states(picture.states),
+        tabulate_idle(picture.idle, picture.states, top),
         tabulate_limits(picture.limits),
         tabulate_ranges(picture.ranges, top, on_device=on_device),
         tabulate_mixes(picture.mixes, top),

@@ -4,17 +4,50 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_nsight.analysis.idle_places import IdlePlace
+from pytest_nsight.analysis.picture import StateTime
 from pytest_nsight.analysis.range_mix import RangeMix
 from pytest_nsight.analysis.range_work import RangeWork
 from pytest_nsight.analysis.round_clocks import RoundClocks
 from pytest_nsight.model.units import amount
 from pytest_nsight.model.values import MEDIAN
 from pytest_nsight.show.layout import Section, column, share, time
+from pytest_nsight.show.time_tables import describe_state
 
 _MOST_CATEGORIES = 6
 """Categories with a column; the others share one."""
 _SIDE_BY_SIDE = 3
 """Categories that stand side by side on the narrowest terminal."""
+
+
+def tabulate_idle(places: Sequence[IdlePlace], states: Sequence[StateTime], top: int) -> Section | None:
+    """Where the host was while devices were idle; None where there are no ranges or no idle time.
+
+    Args:
+        places: the most idle time first.
+        states: of the devices, for the words of their causes.
+        top: how many rows there are.
+    """
+    if not places:
+        return None
+    shown = places[:top]
+    words = {one.state: describe_state(one).removeprefix("idle: ") for one in states}
+    return Section(
+        "Idle time by the range that the host was in",
+        column("range", [one.label or "outside of every range" for one in shown], is_number=False),
+        [
+            [
+                column("idle", [time(one.total_ns) for one in shown]),
+                column("share", [share(one.share) for one in shown]),
+                column("largest", [time(one.largest_ns) for one in shown]),
+            ],
+            [
+                column("mostly", [words[one.cause] for one in shown], is_number=False),
+                column("", [share(one.cause_ns / one.total_ns) for one in shown]),
+            ],
+        ],
+        "idle: of devices while the range is the innermost open one; share: of the wall time; largest: in one",
+    )
 
 
 def tabulate_mixes(mixes: Sequence[RangeMix], top: int) -> Section | None:

@@ -136,6 +136,7 @@ def _plain(rows: Sequence[DataclassInstance]) -> list[Record]:
 _TABLES: Mapping[str, Callable[[Picture], list[Record]]] = {
     "devices": _devices,
     "states": lambda picture: _plain(picture.states),
+    "idle": lambda picture: [{"range": one.label, **_flatten(one)} for one in picture.idle],
     "bottlenecks": _bottlenecks,
     "ranges": _ranges,
     "range_categories": _mixes,

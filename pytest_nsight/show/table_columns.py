@@ -24,6 +24,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "processes",
     ),
     "states": ("state", "total_ns", "share"),
+    "idle": ("range", "total_ns", "share", "largest_ns", "cause", "cause_ns"),
     "bottlenecks": ("range", "limit", "share", "evidence", "remedy"),
     "ranges": (
         "path",

@@ -82,7 +82,9 @@ def test_what_another_thread_launches_in_ranges_of_its_own_is_no_work_of_the_ste
     """Two threads that serve requests side by side."""
     trace = TraceBuilder().range("a", 0, 900, domain="").launch("kernel_a", 20, 500, api_at=10)
     trace.range("b", 300, 1_000, domain="", thread=7)
-    trace.launch("kernel_b", 320, 600, api_at=310, thread=7, stream=8).call("cudaStreamSynchronize", 320, 610, thread=7)
+    trace.launch("kernel_b", 320, 600, api_at=310, thread=7, stream=8).call(
+        "cudaStreamSynchronize", 320, 610, thread=7
+    )
     path = analyse(read(trace.write(tmp_path / "trace.sqlite"))).path
 
     assert path is not None
