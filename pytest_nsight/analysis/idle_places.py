@@ -2,7 +2,7 @@
 
 Each instant of a process belongs to the range that was opened last and is still open, whichever thread opened it;
 where none is, it is outside of every range: the start of a program, and what is between its steps. The idle time of
-a device counts for the process that uses it: the rows add up to all of it unless several processes share a device.
+a device counts for the process that uses it, or for all that do as if they were one; so the rows add up to it.
 """
 
 from __future__ import annotations
@@ -107,12 +107,16 @@ def locate(bottleneck: Bottleneck | None, places: Sequence[IdlePlace]) -> Bottle
 
 def _list_stretches(trace: Trace, timeline: Timeline, table: RangeTable) -> _InnermostRanges:
     ranges, lines = trace.ranges.take(table.rows), timeline.axis.lines
-    pairs = distinct(trace.launches.process * lines + timeline.device)
+    users: dict[int, list[int]] = {}
+    for pair in distinct(trace.launches.process * lines + timeline.device).tolist():
+        users.setdefault(pair % lines, []).append(pair // lines)
+    used_by: dict[tuple[int, ...], list[int]] = {}
+    for number, processes in users.items():
+        used_by.setdefault(tuple(processes), []).append(number)
     parts = []
-    for process in distinct(pairs // lines).tolist():
-        own = np.flatnonzero((ranges.process == process) & (ranges.end_ns > ranges.start_ns))
+    for together, used in used_by.items():
+        own = np.flatnonzero(np.isin(ranges.process, together) & (ranges.end_ns > ranges.start_ns))
         innermost, start_ns, end_ns = _find_innermost(ranges.start_ns[own], ranges.end_ns[own])
-        used = pairs[pairs // lines == process] % lines
         line = np.repeat(used, len(innermost))
         parts.append(
             (np.tile(own[innermost], len(used)), line, *(np.tile(x, len(used)) for x in (start_ns, end_ns)))

@@ -77,6 +77,17 @@ def test_what_lies_in_several_ranges_counts_once(tmp_path: Path) -> None:
     assert {one.label: one.total_ns for one in found} == {OUTSIDE: 200, "a": 200, "b": 500}
 
 
+def test_the_idle_time_of_a_shared_device_counts_once(tmp_path: Path) -> None:
+    trace = TraceBuilder().board("GPU-1", "H200", process=100)
+    for process in (100, 200):
+        trace.range("step", 0, 1_000, domain="", process=process, thread=process)
+        trace.launch("a", 0, 100, api_at=0, process=process, thread=process)
+        trace.launch("a", 900, 1_000, api_at=800, process=process, thread=process)
+    trace.row("TARGET_INFO_CUDA_DEVICE", gpuId=1 << 56, cudaId=0, pid=200)
+
+    assert [(one.label, one.total_ns) for one in picture_of(trace, tmp_path).idle] == [("step", 800)]
+
+
 def test_without_ranges_there_is_no_place(tmp_path: Path) -> None:
     trace = TraceBuilder().launch("a", 10, 100, api_at=0).launch("a", 1_000, 1_100, api_at=900)
 
