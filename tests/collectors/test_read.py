@@ -408,6 +408,11 @@ def test_launches_that_end_before_they_start_have_no_length_and_are_told(tmp_pat
     assert trace.notes[0] == f"1 row of {KERNELS} ends before it starts; its length counts as 0"
 
 
+def test_a_graph_launch_that_failed_lacks_no_kernels(tmp_path):
+    builder = small().call("cudaGraphLaunch_v10000", 50, 60, code=719)
+    assert not read(builder.write(tmp_path / "t.sqlite")).notes
+
+
 def test_graph_launches_without_kernels_are_told(tmp_path):
     """What nsys before 2024.2 records of a CUDA graph unless it is asked for its nodes."""
     builder = small("2022.4").call("cudaGraphLaunch_v10000", 50, 60)

@@ -258,7 +258,8 @@ def _find_unknown_ranges(export: Export, ranges: Ranges) -> list[str]:
 def _find_hidden_graphs(calls: Calls, launches: Launches, texts: tuple[str, ...]) -> list[str]:
     """A note if CUDA graphs were launched and nothing of them was recorded."""
     numbers = [number for number in distinct(calls.name).tolist() if "GraphLaunch" in texts[number]]
-    rows = np.flatnonzero(np.isin(calls.name, numbers))
+    # A call that failed has no correlation, and launched nothing.
+    rows = np.flatnonzero(np.isin(calls.name, numbers) & (calls.correlation != 0))
     if not len(rows):
         return []
     wanted = set(zip(calls.process[rows].tolist(), calls.correlation[rows].tolist(), strict=True))
