@@ -25,6 +25,7 @@ from pytest_nsight.analysis.kernel_use import (
 )
 from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics
+from pytest_nsight.analysis.os_calls import OsCallTime, find_os_calls
 from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges, find_leading_labels, find_outermost
 from pytest_nsight.analysis.range_notes import note_helpers, note_overlaps
 from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
@@ -101,6 +102,7 @@ class Picture:
             all other launches is a state of its own.
         bottleneck: of the whole, None where nothing ran on a device.
         idle: where the host was during the idle time of the devices; empty without ranges.
+        os_calls: what it did outside of CUDA then; empty where calls of the operating system were not recorded.
         limits: the bottleneck of the ranges with the most device time.
         ranges: the tree in preorder.
         mixes: kernel time by category of the ranges with the most of it.
@@ -121,6 +123,7 @@ class Picture:
     states: tuple[StateTime, ...]
     bottleneck: Bottleneck | None
     idle: tuple[IdlePlace, ...]
+    os_calls: tuple[OsCallTime, ...]
     limits: tuple[RangeLimit, ...]
     ranges: tuple[RangeNode, ...]
     mixes: tuple[RangeMix, ...]
@@ -182,6 +185,7 @@ def analyse(
         ),
         bottleneck=bottleneck if is_chosen else locate(bottleneck, idle),
         idle=idle,
+        os_calls=find_os_calls(trace, details, timeline, selection.window),
         limits=_find_limits(trace, details, timeline, table, times, program),
         ranges=build_tree(trace, details, table),
         mixes=divide_ranges(trace, details, table, categories),
@@ -205,7 +209,17 @@ def analyse(
         ),
     )
     if trace.is_of_cpu:
-        return replace(picture, devices=(), states=(), bottleneck=None, idle=(), limits=(), sequences=(), path=None)
+        return replace(
+            picture,
+            devices=(),
+            states=(),
+            bottleneck=None,
+            idle=(),
+            os_calls=(),
+            limits=(),
+            sequences=(),
+            path=None,
+        )
     return picture
 
 

@@ -242,6 +242,7 @@ class Trace:
     Attributes:
         ranges: NVTX ranges, of all domains.
         calls: calls of the CUDA API.
+        os_calls: calls of the operating system's libraries, such as poll; where the tool traced them.
         launches: kernels, copies, sets, graphs, operators.
         nodes: where the nodes of CUDA graphs were made, as far as the tool records them.
         shapes: the distinct ways of launching that ``launches.shape`` points into.
@@ -260,6 +261,7 @@ class Trace:
 
     ranges: Ranges = field(default_factory=Ranges.empty)
     calls: Calls = field(default_factory=Calls.empty)
+    os_calls: Calls = field(default_factory=Calls.empty)
     launches: Launches = field(default_factory=Launches.empty)
     nodes: Nodes = field(default_factory=Nodes.empty)
     shapes: tuple[Shape, ...] = ()

@@ -137,6 +137,7 @@ _TABLES: Mapping[str, Callable[[Picture], list[Record]]] = {
     "devices": _devices,
     "states": lambda picture: _plain(picture.states),
     "idle": lambda picture: [{"range": one.label, **_flatten(one)} for one in picture.idle],
+    "os_calls": lambda picture: _plain(picture.os_calls),
     "bottlenecks": _bottlenecks,
     "ranges": _ranges,
     "range_categories": _mixes,

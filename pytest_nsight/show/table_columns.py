@@ -25,6 +25,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
     "states": ("state", "total_ns", "share"),
     "idle": ("range", "total_ns", "share", "largest_ns", "cause", "cause_ns"),
+    "os_calls": ("name", "total_ns", "share"),
     "bottlenecks": ("range", "limit", "share", "evidence", "remedy"),
     "ranges": (
         "path",

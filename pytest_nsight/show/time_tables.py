@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pytest_nsight.analysis.device_use import DeviceUse
 from pytest_nsight.analysis.host_calls import CallTime
 from pytest_nsight.analysis.idle_causes import IdleCause
+from pytest_nsight.analysis.os_calls import OsCallTime
 from pytest_nsight.analysis.picture import Picture, RangeLimit, StateTime, StepPath
 from pytest_nsight.analysis.range_tree import RangeNode
 from pytest_nsight.analysis.timeline import DeviceWork
@@ -69,6 +70,36 @@ def tabulate_states(states: Sequence[StateTime]) -> Section | None:
             ]
         ],
         "each instant has one state; removing idle time, communication or copies saves at most their share",
+    )
+
+
+def tabulate_os_calls(calls: Sequence[OsCallTime], states: Sequence[StateTime], top: int) -> Section | None:
+    """What the host did outside of CUDA while devices were idle; None where the recording does not say.
+
+    Args:
+        calls: the most time first.
+        states: of the devices, for the words of the cause.
+        top: how many rows there are, beside the one that sums up.
+    """
+    if not calls:
+        return None
+    words = next(one.program.host_words for one in states)
+    shown, rest = calls[:top], calls[top:]
+    names = [one.name or "no call: the thread computes" for one in shown]
+    rows = [(one.total_ns, one.share) for one in shown]
+    if rest:
+        names.append(count(len(rest), "other"))
+        rows.append((sum(one.total_ns for one in rest), sum(one.share for one in rest)))
+    return Section(
+        f"{words[0].upper()}{words[1:]} while devices were idle, by call of the operating system",
+        column("call", names, is_number=False),
+        [
+            [
+                column("total", [time(total_ns) for total_ns, _ in rows]),
+                column("share", [share(part) for _, part in rows]),
+            ]
+        ],
+        "of the thread that launches next; poll, read, sem_wait and the like wait for data or for another thread",
     )
 
 

@@ -47,6 +47,8 @@ def table_definitions(vintage: str) -> dict[str, str]:
         "CUPTI_ACTIVITY_KIND_RUNTIME": "start INTEGER NOT NULL, end INTEGER NOT NULL, "
         "eventClass INTEGER NOT NULL, globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL, "
         "returnValue INTEGER NOT NULL, callchainId INTEGER",
+        "OSRT_API": "start INTEGER NOT NULL, end INTEGER NOT NULL, eventClass INTEGER NOT NULL, globalTid INTEGER, "
+        "nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL, nestingLevel INTEGER, callchainId INTEGER NOT NULL",
         "CUPTI_ACTIVITY_KIND_MEMCPY": f"{place}, bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL, "
         "srcKind INTEGER, dstKind INTEGER, graphNodeId INTEGER",
         "CUPTI_ACTIVITY_KIND_MEMSET": f"{place}, value INTEGER NOT NULL, bytes INTEGER NOT NULL, "
@@ -230,6 +232,13 @@ class TraceBuilder:
         """A call of the API that launches nothing; with a code other than 0 it failed."""
         self._call(start, end - start, name, process, thread, None, code)
         return self
+
+    def os_call(
+        self, name: str, start: int, end: int, *, process: int = 100, thread: int = 100, level: int = 0
+    ) -> TraceBuilder:
+        """A call of the operating system's libraries; level 1 is one inside another."""
+        link = {"globalTid": _task(process, thread), "nameId": self.string(name), "nestingLevel": level}
+        return self.row("OSRT_API", start=start, end=end, eventClass=27, returnValue=0, callchainId=0, **link)
 
     def diagnostic(self, text: str, severity: int = 2, process: int | None = None) -> TraceBuilder:
         """A message of nsys itself, on a process or on the whole."""

@@ -1,4 +1,4 @@
-"""The tables of what happened on the host: NVTX ranges and calls of the CUDA API."""
+"""The tables of what happened on the host: NVTX ranges, calls of the CUDA API and of the operating system."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ from pytest_nsight.model.trace import ANY_THREAD, Calls, Ints, Ranges
 
 NVTX = "NVTX_EVENTS"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+OSRT = "OSRT_API"
 
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 """Values of NVTX_EVENTS.eventType, the same from 2022.4 on."""
@@ -56,6 +57,13 @@ COLUMNS: Mapping[str, Sequence[ExportColumn]] = {
         ExportColumn("nameId"),
         ExportColumn("globalTid", 0),
         ExportColumn("returnValue", 0),
+    ),
+    OSRT: (
+        ExportColumn("start"),
+        ExportColumn("end", 0),
+        ExportColumn("nameId", 0),
+        ExportColumn("globalTid", 0),
+        ExportColumn("nestingLevel", 0),
     ),
 }
 
@@ -201,6 +209,26 @@ def build_calls(columns: Arrays, strings: Mapping[int, str], texts: StringTable)
         thread=thread_ids(columns["globalTid"]),
         # What failed launched nothing.
         correlation=np.where(columns["returnValue"] == 0, columns["correlationId"], 0).astype(np.int64, copy=False),
+    )
+
+
+def build_os_calls(columns: Arrays, strings: Mapping[int, str], texts: StringTable) -> Calls:
+    """Calls of the operating system's libraries (`--trace=osrt`), without those inside another one.
+
+    Args:
+        columns: of the table, as read.
+        strings: string id -> name.
+        texts: where the names go.
+    """
+    outer = columns["nestingLevel"] == 0
+    columns = {name: column[outer] for name, column in columns.items()}
+    return Calls(
+        start_ns=columns["start"].astype(np.int64, copy=False),
+        end_ns=columns["end"].astype(np.int64, copy=False),
+        name=_number_ids(columns["nameId"], strings, texts),
+        process=process_ids(columns["globalTid"]),
+        thread=thread_ids(columns["globalTid"]),
+        correlation=np.zeros(len(columns["start"]), np.int64),
     )
 
 

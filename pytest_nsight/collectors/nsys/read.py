@@ -69,6 +69,7 @@ def read(path: Path) -> Trace:
     texts = read_host.StringTable()
     ranges = read_host.build_ranges(tables.pop(read_host.NVTX), inline, strings, texts)
     calls = read_host.build_calls(tables.pop(read_host.RUNTIME), strings, texts)
+    os_calls = read_host.build_os_calls(tables.pop(read_host.OSRT), strings, texts)
     launches, shapes, shared_unknown = read_launches.build_launches(tables, strings)
     ranges, open_notes = close_ranges(ranges, calls, launches, texts.texts)
     traced = {*distinct(launches.process).tolist(), *distinct(ranges.process).tolist()}
@@ -79,6 +80,7 @@ def read(path: Path) -> Trace:
     return Trace(
         ranges=ranges,
         calls=calls,
+        os_calls=os_calls,
         launches=launches,
         nodes=read_graphs.build_nodes(tables),
         shapes=shapes,
@@ -165,7 +167,8 @@ def _explain_domains(trace: Trace) -> str:
     if len(trace.ranges):
         return ""
     # Without ranges, a name that is no call's is a domain's.
-    of_calls = {trace.strings[number] for number in distinct(trace.calls.name).tolist()}
+    numbers = distinct(np.concatenate([trace.calls.name, trace.os_calls.name]))
+    of_calls = {trace.strings[number] for number in numbers.tolist()}
     domains = [text for text in trace.strings if text and text not in of_calls]
     if not domains:
         return ""

@@ -39,6 +39,7 @@ def read_strings(
         device_tables.KERNEL: tables[device_tables.KERNEL]["demangledName"],
         host_tables.RUNTIME: tables[host_tables.RUNTIME]["nameId"],
         host_tables.NVTX: host_tables.range_name_ids(tables[host_tables.NVTX], inline),
+        host_tables.OSRT: tables[host_tables.OSRT]["nameId"],
     }
     ids = distinct(np.concatenate([distinct(own) for own in named.values()]))
     strings = _read(export, ids)
@@ -49,6 +50,8 @@ def read_strings(
             continue
         rows = f"{int(np.isin(own, lacking).sum()):,} of {count(len(own), 'named row')}"
         what = f"lacks {count(len(lacking), 'name')} that {rows} of {table} refer to"
+        if table == host_tables.OSRT:
+            continue
         if table != host_tables.NVTX:
             raise TraceError(f"table StringIds of {export.path} {what}; {AGAIN}")
         notes.append(f"table StringIds {what}, so that these ranges have no names; {AGAIN}")
