@@ -13,6 +13,7 @@ from pytest_nsight.analysis.selection import find_window
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.gpu_samples import GpuSamples, MetricMeans
 from pytest_nsight.model.trace import Flags, Ints, Trace
+from pytest_nsight.model.units import count
 from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.metric_means import average, choose_samples
 
@@ -68,6 +69,23 @@ def measure_metrics(
             means = average(samples, _choose(samples, times, line), bytes_per_s)
             found.append(MetricUse(part, name, line, means))
     return tuple(found)
+
+
+def note_unplaced(trace: Trace, timeline: Timeline) -> tuple[str, ...]:
+    """A sentence where boards were sampled and it is unknown whether the recorded work ran on them; none otherwise.
+
+    A board that was sampled and not used needs no sentence.
+
+    Args:
+        trace: with or without samples.
+        timeline: of its devices.
+    """
+    unplaced = [one for one in trace.samples if _find_line(trace, timeline, one) is None]
+    if not unplaced or all(device.uuid for device in timeline.devices):
+        return ()
+    boards = count(len(unplaced), "board")
+    why = "on a machine with several boards, older versions of nsys do not record on which of them a process ran"
+    return (f"the GPU metrics of {boards} are left out: {why}; record with nsys 2025.3 or newer",)
 
 
 def _find_line(trace: Trace, timeline: Timeline, samples: GpuSamples) -> int | None:

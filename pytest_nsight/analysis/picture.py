@@ -24,7 +24,7 @@ from pytest_nsight.analysis.kernel_use import (
     tabulate_kernels,
 )
 from pytest_nsight.analysis.limit_classes import RecordedProgram
-from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics
+from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics, note_unplaced
 from pytest_nsight.analysis.os_calls import OsCallTime, find_os_calls
 from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges, find_leading_labels, find_outermost
 from pytest_nsight.analysis.range_notes import note_helpers, note_overlaps
@@ -206,6 +206,7 @@ def analyse(
             *note_helpers(trace, table),
             *_note_left_out(trace, selection.launches),
             *_note_foreign(states),
+            *note_unplaced(trace, timeline),
         ),
     )
     if trace.is_of_cpu:

@@ -48,6 +48,25 @@ def test_each_range_and_kernel_has_the_mean_of_its_own_samples(trace: Trace) -> 
     assert found["device", ""].sm_active == pytest.approx((40 * 0.9 + 50 * 0.1) / 90, abs=0.01)
 
 
+@pytest.mark.parametrize("process", [None, 100], ids=["nsys 2024", "nsys 2025"])
+def test_samples_of_boards_that_nothing_ties_to_a_process_are_left_out_with_a_note(
+    process: int | None, tmp_path: Path
+) -> None:
+    """Exports before 2025 number the boards of a machine, and not those that a process sees."""
+    builder = TraceBuilder().board("aaaa", "H200", process=process).board("bbbb", "H200")
+    builder.launch("k", 100, 2_000_000, api_at=10)
+    for board in range(2):
+        builder.metric_names(NAMES, board=board)
+        for number in range(1, 40):
+            builder.sample(50_000 * number, 90, 40, board=board)
+    picture = analyse(read(builder.write(tmp_path / "t.sqlite")))
+
+    assert bool(picture.metrics) == (process is not None)
+    notes = [note for note in picture.notes if "GPU metrics" in note]
+    assert notes if process is None else not notes
+    assert all("of 2 boards are left out" in note and "nsys 2025.3" in note for note in notes)
+
+
 def test_fewer_than_20_samples_say_nothing(trace: Trace) -> None:
     found = {(one.part, one.name): one.means for one in analyse(trace).metrics}
 
