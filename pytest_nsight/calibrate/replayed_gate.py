@@ -15,7 +15,7 @@ from pytest_nsight.model.values import Case, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import PhaseReport
+from pytest_nsight.protocol.phase_reports import PhaseReport
 from pytest_nsight.trace.process_record import MeasuredProcess
 
 _COMMIT = "resampled"

@@ -12,7 +12,8 @@ import pytest
 
 from pytest_nsight.gate.state import is_strict_xpass
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
-from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, CaseWarning, is_subtest, last_attempt
+from pytest_nsight.protocol.manifest_events import CaseWarning
+from pytest_nsight.protocol.phase_reports import EXPECTS_EXCEPTION, is_subtest, last_attempt
 from pytest_nsight.report.ci_formats import properties
 from pytest_nsight.report.escapes import log_line
 from pytest_nsight.report.table import wrap

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pytest_nsight.gate.state import GateState, SerialisedReport, is_strict_xpass
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, FAILED_FIXTURE, first_line_of, last_attempt
+from pytest_nsight.protocol.phase_reports import EXPECTS_EXCEPTION, FAILED_FIXTURE, first_line_of, last_attempt
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 _FAILED_BESIDE_OTHERS = "it failed beside other tests of its process"

@@ -12,7 +12,7 @@ from pytest_nsight.judge.code_changes import describe_proof
 from pytest_nsight.model.identity import DEVICE_METRICS, Identity, LaunchIdentity
 from pytest_nsight.model.units import short_commit
 from pytest_nsight.model.values import RunSummary
-from pytest_nsight.protocol.manifest_events import last_attempt
+from pytest_nsight.protocol.phase_reports import last_attempt
 
 Runs = Sequence[RunSummary]
 

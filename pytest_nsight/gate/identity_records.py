@@ -12,7 +12,7 @@ from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import first_line_of
+from pytest_nsight.protocol.phase_reports import first_line_of
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 _MOST_NAMED = 3

@@ -11,7 +11,7 @@ from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.units import count, name_cases, short_commit
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import first_line_of, last_attempt
+from pytest_nsight.protocol.phase_reports import first_line_of, last_attempt
 
 _MOST_NAMES = 3
 

@@ -21,7 +21,7 @@ from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
 from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.json_files import damaged, read_json_file, restored, write_json
-from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, first_line_of
+from pytest_nsight.protocol.phase_reports import EXPECTS_EXCEPTION, first_line_of
 
 FILE_NAME = "shard.json"
 """Its name in a session's folder."""

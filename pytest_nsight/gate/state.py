@@ -14,7 +14,8 @@ from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.units import name_cases, name_some
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
 from pytest_nsight.protocol.job import Assignment
-from pytest_nsight.protocol.manifest_events import CaseWarning, LeakedState, last_attempt
+from pytest_nsight.protocol.manifest_events import CaseWarning, LeakedState
+from pytest_nsight.protocol.phase_reports import last_attempt
 
 _MOST_SHOWN = 3
 

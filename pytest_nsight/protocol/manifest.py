@@ -34,12 +34,11 @@ from pytest_nsight.protocol.manifest_events import (
     IdentifiedCase,
     LeakedState,
     PairedRounds,
-    PhaseReport,
     Round,
     TunedCase,
     WrongImport,
-    was_given_up,
 )
+from pytest_nsight.protocol.phase_reports import PhaseReport, was_given_up
 
 T = TypeVar("T")
 

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 from pytest_nsight.model.values import Clocks, RunSummary, Shape, ShapeUse, Subject
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import PhaseReport
+from pytest_nsight.protocol.phase_reports import PhaseReport
 
 T = TypeVar("T", int, float)
 

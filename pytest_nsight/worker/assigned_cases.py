@@ -7,7 +7,7 @@ from collections.abc import Collection
 import pytest
 
 from pytest_nsight.protocol.job import Assignment
-from pytest_nsight.protocol.manifest_events import Journal
+from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.worker.late_imports import import_early
 

@@ -12,7 +12,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, replace
 
-from pytest_nsight.protocol.manifest_events import Journal, PairedRounds
+from pytest_nsight.protocol.journal import Journal
+from pytest_nsight.protocol.manifest_events import PairedRounds
 from pytest_nsight.worker.canaries import Canary, choose_places, due
 from pytest_nsight.worker.rounds import PairBody, RoundPlan, Stopwatch
 

@@ -23,8 +23,9 @@ from pytest_nsight.collectors.lookup import find_factory, make_identifier
 from pytest_nsight.collectors.machine import cpu_name
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.protocol.job import Job
+from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
-from pytest_nsight.protocol.manifest_events import NEVER_CALLED, CaseWarning, Journal
+from pytest_nsight.protocol.manifest_events import NEVER_CALLED, CaseWarning
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
 from pytest_nsight.worker.assigned_cases import AssignedCases

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from types import ModuleType
 
-from pytest_nsight.protocol.manifest_events import Journal
+from pytest_nsight.protocol.journal import Journal
 
 SLOW_IMPORTS = ("torch._dynamo",)
 """Dynamo is imported at the first step of an optimizer and by torch.compile: 2 s, and 5 to 7 s on a slow CPU."""

@@ -17,7 +17,8 @@ from dataclasses import asdict
 
 import pytest
 
-from pytest_nsight.protocol.manifest_events import Journal, LeakedState
+from pytest_nsight.protocol.journal import Journal
+from pytest_nsight.protocol.manifest_events import LeakedState
 from pytest_nsight.worker.compiled_code import CompiledCode
 from pytest_nsight.worker.import_variables import ImportVariables
 from pytest_nsight.worker.left_threads import LeftThreads

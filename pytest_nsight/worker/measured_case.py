@@ -16,7 +16,8 @@ from pytest_nsight.model.errors import name_error
 from pytest_nsight.model.identity import READING, SHORT_OF_MEMORY, Identity
 from pytest_nsight.model.values import CANARIES, Subject, Work
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment, Job
-from pytest_nsight.protocol.manifest_events import IdentifiedCase, Journal
+from pytest_nsight.protocol.journal import Journal
+from pytest_nsight.protocol.manifest_events import IdentifiedCase
 from pytest_nsight.protocol.mark import find_partners, read_mark
 from pytest_nsight.trace.rank_summary import is_rank_part
 from pytest_nsight.worker.canaries import NAMES

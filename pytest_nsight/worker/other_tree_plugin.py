@@ -20,7 +20,8 @@ import pytest
 
 from pytest_nsight.protocol.installed_copies import equal_files, installed_copies
 from pytest_nsight.protocol.job import TreeMapping
-from pytest_nsight.protocol.manifest_events import Journal, WrongImport
+from pytest_nsight.protocol.journal import Journal
+from pytest_nsight.protocol.manifest_events import WrongImport
 from pytest_nsight.protocol.mark import is_marked
 from pytest_nsight.protocol.other_checkouts import INSTRUMENT, imported_files, imports_from_other_checkouts
 

@@ -15,7 +15,7 @@ from collections.abc import Generator
 import pytest
 
 from pytest_nsight.model.errors import name_error, text_of
-from pytest_nsight.protocol.manifest_events import Journal
+from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.worker.measured_case import MeasuredRun
 
 _TYPES = frozenset(

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator
 import pytest
 from _pytest.skipping import xfailed_key  # pytest has no public name for it
 
-from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, FAILED_FIXTURE
+from pytest_nsight.protocol.phase_reports import EXPECTS_EXCEPTION, FAILED_FIXTURE
 
 
 class ReportMarksPlugin:

@@ -16,7 +16,8 @@ from typing import Any, TypeVar, cast
 
 from pytest_nsight.collectors.base import Recorder
 from pytest_nsight.protocol.conditions import Conditions
-from pytest_nsight.protocol.manifest_events import Journal, Round, TunedCase
+from pytest_nsight.protocol.journal import Journal
+from pytest_nsight.protocol.manifest_events import Round, TunedCase
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker.autotuners import WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.device import Device
@@ -27,7 +28,6 @@ from pytest_nsight.worker.pacing import USUAL, Pacer, StoppingRule, higher_mhz, 
 T = TypeVar("T")
 
 WARMUP = 5
-
 SETTLING_NS = 10_000_000
 MOST_SETTLING_NS = 200_000_000
 _OVERHEAD_SAMPLES = 15

@@ -24,8 +24,10 @@ from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.model.errors import name_error
 from pytest_nsight.model.values import Subject
 from pytest_nsight.protocol.job import OTHER_TREE, WORKER_LOG, Assignment, Job
-from pytest_nsight.protocol.manifest_events import CaseWarning, Journal, first_line_of
+from pytest_nsight.protocol.journal import Journal
+from pytest_nsight.protocol.manifest_events import CaseWarning
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
+from pytest_nsight.protocol.phase_reports import first_line_of
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.protocol.script import FirstPass, Script, read_values, write_values
 from pytest_nsight.worker.fixture import LONGEST_LABEL

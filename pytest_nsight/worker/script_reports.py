@@ -7,7 +7,7 @@ import traceback
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_nsight.protocol.manifest_events import Journal
+from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.script import Script
 
 _PACKAGE = str(Path(__file__).parents[1])

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pytest_nsight.model.values import Subject
 from pytest_nsight.protocol.job import THIS_TREE, Assignment
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import PhaseReport
+from pytest_nsight.protocol.phase_reports import PhaseReport
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 from tests.judge.runs import make_runs
 

@@ -15,7 +15,8 @@ from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case
 from pytest_nsight.protocol.job import Assignment
-from pytest_nsight.protocol.manifest_events import FAILED_FIXTURE, CaseFault
+from pytest_nsight.protocol.manifest_events import CaseFault
+from pytest_nsight.protocol.phase_reports import FAILED_FIXTURE
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 from tests.gate.processes import Machine, make_process
 

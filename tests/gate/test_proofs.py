@@ -24,7 +24,8 @@ from pytest_nsight.model.identity import READING, Identity, LaunchIdentity, Mach
 from pytest_nsight.model.values import Case, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
-from pytest_nsight.protocol.manifest_events import CaseWarning, PhaseReport
+from pytest_nsight.protocol.manifest_events import CaseWarning
+from pytest_nsight.protocol.phase_reports import PhaseReport
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 from tests.gate.processes import Machine, make_process
 from tests.judge.runs import GPU, make_runs, uses

@@ -13,7 +13,8 @@ from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import Subject
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import PhaseReport, Round
+from pytest_nsight.protocol.manifest_events import Round
+from pytest_nsight.protocol.phase_reports import PhaseReport
 from pytest_nsight.trace.process_record import ProcessRecord, summarise_records
 from pytest_nsight.trace.rank_summary import join_manifests
 from tests.trace.trace_builder import TraceBuilder

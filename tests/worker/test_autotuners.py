@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from pytest_nsight.model.identity import TunedKernel
+from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import read_manifest
-from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.worker.autotuners import MOST_KERNELS, WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.rounds import RoundPlan, Stopwatch
 from tests.worker.board import Board, Silent

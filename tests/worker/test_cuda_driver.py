@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from pytest_nsight.protocol.job import Job
+from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import read_manifest
-from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker import compiled_canaries, measured_case, nvrtc
 from pytest_nsight.worker.canaries import NAMES, Canary

@@ -9,8 +9,9 @@ from types import MappingProxyType
 
 import pytest
 
+from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import Manifest, read_manifest
-from pytest_nsight.protocol.manifest_events import CaseFault, Journal
+from pytest_nsight.protocol.manifest_events import CaseFault
 from pytest_nsight.worker.extra_rounds import PAIRS, PairSchedule
 from pytest_nsight.worker.pacing import AUDIT, USUAL, StoppingRule
 from pytest_nsight.worker.rounds import PairBody, RoundPlan, Stopwatch

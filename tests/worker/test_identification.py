@@ -9,8 +9,8 @@ import pytest
 
 from pytest_nsight.model.identity import READING, SHORT_OF_MEMORY, Identity, LaunchIdentity, make_identity
 from pytest_nsight.protocol.job import Assignment, Job
+from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import read_manifest
-from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker import measured_case
 from pytest_nsight.worker.measured_case import MeasuredRun

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.protocol.manifest_events import Journal
+from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.worker import late_imports
 from pytest_nsight.worker.late_imports import LateImports, import_early
 

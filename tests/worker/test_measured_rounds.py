@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pytest_nsight.protocol.job import Assignment, Job
+from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import read_manifest
-from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker import measured_case
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun

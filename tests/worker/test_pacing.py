@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_nsight.protocol.conditions import NvmlSample
+from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import Manifest, read_manifest
-from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.worker.pacing import (
     IDLE_SHARE,
     LENGTHENED_NS,

@@ -16,7 +16,7 @@ from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.state import GateState, SerialisedReport
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.units import count, name_cases, name_some
-from pytest_nsight.protocol.manifest_events import last_attempt
+from pytest_nsight.protocol.phase_reports import last_attempt
 
 _MOST_OPTIONS = 3
 _NUMBER = re.compile(r"#\d+(?=\[|$)")

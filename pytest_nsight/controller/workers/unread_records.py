@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.protocol.job import DIED_FILE, UNREAD_FILE
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import first_line_of
+from pytest_nsight.protocol.phase_reports import first_line_of
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord
 
 
