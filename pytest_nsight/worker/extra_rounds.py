@@ -15,7 +15,7 @@ from dataclasses import asdict, replace
 from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest_events import PairedRounds
 from pytest_nsight.worker.canaries import Canary, choose_places, due
-from pytest_nsight.worker.rounds import PairBody, RoundPlan, Stopwatch
+from pytest_nsight.worker.rounds import MeasuredBody, RoundPlan, Stopwatch
 
 PAIRS = 30
 """Most pairs. There are fewer where one of both cases may end after fewer rounds."""
@@ -42,10 +42,10 @@ class PairSchedule:
         self._measures = measures
         self._next = dict(itertools.pairwise(cases))
         self._partners = partners
-        self._kept: list[PairBody] = []
+        self._kept: list[MeasuredBody[object]] = []
         self._count = 0
 
-    def enter(self, own: PairBody, stopwatch: Stopwatch, journal: Journal) -> None:
+    def enter(self, own: MeasuredBody[object], stopwatch: Stopwatch, journal: Journal) -> None:
         """Interleaves a case, just measured, with the cases kept for it; keeps it if a later case needs it.
 
         Alternating bodies evict one another from the cache, so cases that ask for a warm one are left out.
@@ -71,12 +71,14 @@ class PairSchedule:
     def _belong_together(self, case: str, other: str | None) -> bool:
         return other is not None and (self._partners.get(case) == other or self._partners.get(other) == case)
 
-    def _interleave(self, own: PairBody, partner: PairBody, stopwatch: Stopwatch, journal: Journal) -> None:
+    def _interleave(
+        self, own: MeasuredBody[object], partner: MeasuredBody[object], stopwatch: Stopwatch, journal: Journal
+    ) -> None:
         self._count += 1
         ids = tuple(f"nsight_pairs::{self._count}/{role}" for role in ("own", "partner"))
         pairs = min(PAIRS, *(one.plan.rounds or one.plan.rule.fewest for one in (own, partner)))
         bodies = [
-            PairBody(id_, one.body, replace(one.plan, warmup=min(one.plan.warmup, WARMUP)))
+            replace(one, case=id_, label=id_, plan=replace(one.plan, warmup=min(one.plan.warmup, WARMUP)))
             for id_, one in zip(ids, (own, partner), strict=True)
         ]
         try:
@@ -124,4 +126,4 @@ def _prepare_and_measure(canary: Canary, stopwatch: Stopwatch, journal: Journal,
     if prepared.work is not None:
         journal.write_work(canary.case, prepared.work)
     plan = RoundPlan(rounds=rounds, cold_cache=canary.cold_cache)
-    stopwatch.measure(canary.case, f"canary {canary.name}", prepared.body, None, plan)
+    stopwatch.measure(MeasuredBody(canary.case, f"canary {canary.name}", prepared.body, plan=plan))

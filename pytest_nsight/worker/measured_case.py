@@ -27,7 +27,7 @@ from pytest_nsight.worker.fixture import LONGEST_LABEL
 from pytest_nsight.worker.jax_programs import COMPILER, JaxPrograms
 from pytest_nsight.worker.pacing import AUDIT, USUAL, StoppingRule
 from pytest_nsight.worker.patched_imports import patch_imports
-from pytest_nsight.worker.rounds import WARMUP, PairBody, RoundPlan, Stopwatch
+from pytest_nsight.worker.rounds import WARMUP, MeasuredBody, RoundPlan, Stopwatch
 from pytest_nsight.worker.tuner_trials import list_trial_patches
 
 T = TypeVar("T")
@@ -116,26 +116,18 @@ class MeasuredRun:
             )
         return self._stopwatch
 
-    def identify(
-        self,
-        identifier: Identifier,
-        case: str,
-        label: str,
-        body: Callable[..., T],
-        setup: Callable[[], Any] | None,
-        plan: RoundPlan,
-        claims: str,
-    ) -> T:
+    def identify(self, identifier: Identifier, body: MeasuredBody[T], claims: str) -> T:
         """Runs a few rounds of a case, without rests, and keeps what they launch beside what its marks claim."""
+        case = body.case
         try:
-            plan = replace(plan, rounds=identifier.rounds, rest_ns=0, cold_cache=False)
+            plan = replace(body.plan, rounds=identifier.rounds, rest_ns=0, cold_cache=False)
             stopwatch = self.start_stopwatch()
-            result = stopwatch.measure(case, label, body, setup, plan)
+            result = stopwatch.measure(replace(body, plan=plan))
             if self._is_beside_others and stopwatch.device.count_memory_retries() > self._memory_retries:
                 none = Identity(why_none=SHORT_OF_MEMORY, reading=READING)
                 self.journal.write_identity(IdentifiedCase(case, none, claims))
             else:
-                identifier.keep(case, label)
+                identifier.keep(case, body.label)
         finally:
             # A launch of this case must not count for the next one.
             identifier.forget()
@@ -159,7 +151,7 @@ class MeasuredRun:
         """When a case may end where the user gives no number of rounds."""
         return AUDIT if case in self._assignment.audited else USUAL
 
-    def interleave(self, body: PairBody) -> None:
+    def interleave(self, body: MeasuredBody[Any]) -> None:
         """Interleaves a case with the one that it claims to beat, or that claims to beat it."""
         # Ranks must do the same work, but each rank would decide alone whether there is room to keep a body.
         if self.job.ranks == 1:
@@ -229,19 +221,19 @@ class CaseMeasurement:
             cold_cache=self._mark.cold_cache,
             rule=self._run.choose_rule(self._item.nodeid),
         )
-        label = Subject(self._item.nodeid).label[:LONGEST_LABEL]
         case, stopwatch, identifier = self._item.nodeid, self._run.start_stopwatch(), self._run.identifier
+        measured = MeasuredBody(case, Subject(case).label[:LONGEST_LABEL], body, setup, plan)
         try:
             if identifier is not None:
-                result = self._run.identify(identifier, case, label, body, setup, plan, self._mark.claims)
+                result = self._run.identify(identifier, measured, self._mark.claims)
             else:
-                result = stopwatch.measure(case, label, body, setup, plan)
+                result = stopwatch.measure(measured)
         except BaseException as error:
             self._error = name_error(error)
             raise
         self.walls_ns = stopwatch.walls_ns
         if setup is None and not self._is_whole and identifier is None:
-            self._run.interleave(PairBody(case, body, plan))
+            self._run.interleave(measured)
         return result
 
     def check_end(self) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 # Bound here, because tests replace time.sleep and its clocks.
 from time import perf_counter_ns, sleep, time_ns
-from typing import Any, TypeVar, cast
+from typing import Any, Generic, TypeVar, cast
 
 from pytest_nsight.collectors.base import Recorder
 from pytest_nsight.protocol.conditions import Conditions
@@ -53,18 +53,22 @@ class RoundPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class PairBody:
-    """A case that can be measured again.
+class MeasuredBody(Generic[T]):
+    """What the rounds of one case execute.
 
     Attributes:
-        case: node id.
-        body: what a round runs.
-        plan: how the case was measured.
+        case: id under which the rounds are recorded, in general the node id.
+        label: readable name of each round's range.
+        function: what is measured.
+        setup: called before each round, returns the function's (args, kwargs) or None; None to pass no arguments.
+        plan: how often, and with which rests.
     """
 
     case: str
-    body: Callable[[], object]
-    plan: RoundPlan
+    label: str
+    function: Callable[..., T]
+    setup: Callable[[], Any] | None = None
+    plan: RoundPlan = RoundPlan()
 
 
 class Stopwatch:
@@ -107,28 +111,16 @@ class Stopwatch:
         self._overhead_ns = overhead_ns
         self._programs = programs or JaxPrograms()
 
-    def measure(
-        self, case: str, label: str, body: Callable[..., T], setup: Callable[[], Any] | None, plan: RoundPlan
-    ) -> T:
-        """Runs warm-up and rounds of one case.
-
-        Args:
-            case: node id, for the journal.
-            label: readable name of the range.
-            body: what is measured.
-            setup: called before each round, returns the body's (args, kwargs) or None.
-            plan: how often, and with which pauses.
-
-        Returns:
-            The result of the last round.
-        """
+    def measure(self, body: MeasuredBody[T]) -> T:
+        """Runs warm-up and rounds of one case; returns the result of the last round."""
+        plan = body.plan
         overhead_ns = self._measure_overhead()
         # Before the warm-up, which may itself drive the board to its limit and its clock down.
         self._highest_mhz = higher_mhz(self.device.read(), self._highest_mhz)
         self._recorder.start()
         tuned = TuningNotes(self._programs)
         try:
-            busy_ns = self._warm_up(body, setup, plan, tuned)
+            busy_ns = self._warm_up(body, tuned)
             settled_ns = self._settle(plan)
             pacer = self._pacer(busy_ns, plan)
             first_ns, walls_ns = pacer.rest_ns, list[int]()
@@ -137,16 +129,17 @@ class Stopwatch:
             while not is_over(walls_ns, wanted, overhead_ns, self.device.run_sd, perf_counter_ns() - began_ns):
                 # Release the last result first, so that every round finds the same free memory.
                 result = cast("T", None)
-                result = self._round(case, label, body, setup, pacer, walls_ns, cold_cache=plan.cold_cache)
+                result, wall_ns = self._round(body, pacer)
+                walls_ns.append(wall_ns)
             elapsed_ns, after = perf_counter_ns() - began_ns, self.device.read_activity()
         finally:
             self._recorder.stop()
         self._highest_mhz = pacer.highest_mhz
         self.walls_ns = tuple(walls_ns)
-        self._journal.write_tuned(TunedCase(case, tuned.kernels))
+        self._journal.write_tuned(TunedCase(body.case, tuned.kernels))
         self._journal.write_conditions(
             Conditions(
-                case=case,
+                case=body.case,
                 busy_ns=busy_ns,
                 settled_ns=settled_ns,
                 rest_ns=first_ns,
@@ -160,23 +153,20 @@ class Stopwatch:
         )
         return result
 
-    def measure_alternately(self, bodies: Sequence[PairBody], pairs: int) -> None:
+    def measure_alternately(self, bodies: Sequence[MeasuredBody[object]], pairs: int) -> None:
         """Measures two bodies alternately, in the order ABBA ABBA, so that a drift affects both alike.
 
         Args:
-            bodies: both; their rounds are recorded under the id in `case`.
+            bodies: both.
             pairs: rounds of each.
         """
         self._recorder.start()
         try:
             notes = TuningNotes()
-            pacers = [self._pacer(self._warm_up(one.body, None, one.plan, notes), one.plan) for one in bodies]
+            pacers = [self._pacer(self._warm_up(body, notes), body.plan) for body in bodies]
             for index in range(pairs):
                 for which in (0, 1) if index % 2 == 0 else (1, 0):
-                    one = bodies[which]
-                    self._round(
-                        one.case, one.case, one.body, None, pacers[which], [], cold_cache=one.plan.cold_cache
-                    )
+                    self._round(bodies[which], pacers[which])
         finally:
             self._recorder.stop()
 
@@ -230,43 +220,32 @@ class Stopwatch:
             self._overhead_ns = int(statistics.median(samples))
         return self._overhead_ns
 
-    def _warm_up(
-        self, body: Callable[..., Any], setup: Callable[[], Any] | None, plan: RoundPlan, tuned: TuningNotes
-    ) -> int:
+    def _warm_up(self, body: MeasuredBody[Any], tuned: TuningNotes) -> int:
         """Compiles, tunes and loads whatever the body needs, and notes what autotuners choose.
 
         Returns:
             How long the last round and the flush of the cache kept the device busy, in ns.
         """
         busy_ns = 0
-        for number in range(plan.warmup):
-            args, kwargs = prepare(setup)
+        for number in range(body.plan.warmup):
+            args, kwargs = prepare(body.setup)
             self.device.synchronize()
             start_ns = perf_counter_ns()
-            if plan.cold_cache:
+            if body.plan.cold_cache:
                 self.device.flush()
             with tuned.watch() if number < WATCHED_ROUNDS else nullcontext():
-                body(*args, **kwargs)
+                body.function(*args, **kwargs)
             self.device.synchronize()
             busy_ns = perf_counter_ns() - start_ns
         return busy_ns
 
-    def _round(
-        self,
-        case: str,
-        label: str,
-        body: Callable[..., T],
-        setup: Callable[[], Any] | None,
-        pacer: Pacer,
-        walls_ns: list[int],
-        *,
-        cold_cache: bool,
-    ) -> T:
-        args, kwargs = prepare(setup)
+    def _round(self, body: MeasuredBody[T], pacer: Pacer) -> tuple[T, int]:
+        """Measures and records one round; returns its result and how long it took on the host, in ns."""
+        args, kwargs = prepare(body.setup)
         self.device.synchronize()
         pause_ns = pacer.rest_ns
         sleep(pause_ns / 1e9)
-        if cold_cache:
+        if body.plan.cold_cache:
             self.device.flush()
         self.device.synchronize()
         payload = next(self._payloads)
@@ -278,9 +257,9 @@ class Stopwatch:
             self._barrier()
             epoch_ns = time_ns()
             start_ns = perf_counter_ns()
-            self._recorder.push(label, payload)
+            self._recorder.push(body.label, payload)
             try:
-                result = body(*args, **kwargs)
+                result = body.function(*args, **kwargs)
                 # Inside the range, so that everything a round launches also ends in it.
                 self.device.synchronize()
                 # Before the range is closed: a recorder may then collect what it has recorded.
@@ -293,8 +272,17 @@ class Stopwatch:
                 gc.enable()
         reading = self.device.read()
         is_slow = pacer.observe(reading)
-        walls_ns.append(wall_ns)
         self._journal.write_round(
-            Round(payload, case, tuple(parts), epoch_ns, wall_ns, pause_ns, cold_cache, reading, is_slow)
+            Round(
+                id=payload,
+                case=body.case,
+                parts=tuple(parts),
+                start_ns=epoch_ns,
+                wall_ns=wall_ns,
+                rest_ns=pause_ns,
+                cold_cache=body.plan.cold_cache,
+                reading=reading,
+                is_slowed=is_slow,
+            )
         )
-        return result
+        return result, wall_ns

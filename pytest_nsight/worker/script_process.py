@@ -36,7 +36,7 @@ from pytest_nsight.worker.other_tree_plugin import find_wrong_imports
 from pytest_nsight.worker.patched_imports import patch_imports
 from pytest_nsight.worker.process_end import end_copy, limit_waits
 from pytest_nsight.worker.process_health import is_device_error
-from pytest_nsight.worker.rounds import RoundPlan
+from pytest_nsight.worker.rounds import MeasuredBody, RoundPlan
 from pytest_nsight.worker.script_adapters import list_patches
 from pytest_nsight.worker.script_calls import Call, CallRouter, find_value
 from pytest_nsight.worker.script_reports import describe_error, describe_missing, write_reports, write_traceback
@@ -115,14 +115,13 @@ class MeasuredPass:
     def _measure(self, case: str, call: Call) -> None:
         journal, job = self._run.journal, self._run.job
         plan = RoundPlan(rounds=job.rounds, cold_cache=call.cold_cache)
-        setup, began_s = call.setup, time.time()
+        body = MeasuredBody(case, Subject(case).label[:LONGEST_LABEL], call.body, call.setup, plan)
+        began_s = time.time()
         journal.write("case", case=case)
         del self.left[case]
         try:
             with call.context():
-                self._run.start_stopwatch().measure(
-                    case, Subject(case).label[:LONGEST_LABEL], call.body, setup, plan
-                )
+                self._run.start_stopwatch().measure(body)
         except Exception as error:
             self.failed = case
             self._end(case, describe_error(error), began_s)

@@ -14,7 +14,7 @@ from pytest_nsight.protocol.manifest import Manifest, read_manifest
 from pytest_nsight.protocol.manifest_events import CaseFault
 from pytest_nsight.worker.extra_rounds import PAIRS, PairSchedule
 from pytest_nsight.worker.pacing import AUDIT, USUAL, StoppingRule
-from pytest_nsight.worker.rounds import PairBody, RoundPlan, Stopwatch
+from pytest_nsight.worker.rounds import MeasuredBody, RoundPlan, Stopwatch
 from tests.worker.board import Board, Silent
 
 
@@ -56,7 +56,7 @@ def run(
     for case in cases:
         body = bodies.get(case) or (lambda case=case: order_run.append(case))
         plan = plans.get(case, RoundPlan())
-        schedule.enter(PairBody(case, body, plan), stopwatch, journal)  # type: ignore[arg-type]
+        schedule.enter(MeasuredBody(case, case, body, plan=plan), stopwatch, journal)  # type: ignore[arg-type]
         schedule.leave(case, stopwatch)
     return read_manifest(folder / "manifest.jsonl"), order_run
 

@@ -14,7 +14,7 @@ from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker import measured_case
 from pytest_nsight.worker.measured_case import MeasuredRun
-from pytest_nsight.worker.rounds import RoundPlan
+from pytest_nsight.worker.rounds import MeasuredBody, RoundPlan
 from tests.worker.board import Board, Silent
 
 FOUND = make_identity([LaunchIdentity("copy", "1", arguments=("64 bytes",))])
@@ -59,7 +59,9 @@ def test_as_many_rounds_run_as_the_identifier_compares(run: MeasuredRun, tmp_pat
     assert isinstance(run.identifier, Listing)
     calls = []
 
-    result = run.identify(run.identifier, "t.py::t", "t", lambda: len(calls), None, RoundPlan(rounds=50), "faster")
+    result = run.identify(
+        run.identifier, MeasuredBody("t.py::t", "t", lambda: len(calls), plan=RoundPlan(rounds=50)), "faster"
+    )
 
     assert (run.identifier.kept, run.identifier.forgotten) == ({"t.py::t": "t"}, 1)
     run.write_identities(is_last=False)
@@ -77,7 +79,7 @@ def test_a_pass_launches_nothing_of_its_own_and_gives_the_next_case_the_memory_o
     monkeypatch.setattr(measured_case.gc, "collect", lambda: called.append("collect"))
     assert run.identifier is not None
 
-    run.identify(run.identifier, "t.py::t", "t", lambda: None, None, RoundPlan(cold_cache=True), "")
+    run.identify(run.identifier, MeasuredBody("t.py::t", "t", lambda: None, plan=RoundPlan(cold_cache=True)), "")
     assert called == []
     run.finish_case("t.py::t", is_last=False)
 
@@ -88,7 +90,7 @@ def test_a_pass_launches_nothing_of_its_own_and_gives_the_next_case_the_memory_o
 def test_what_is_not_due_is_written_after_the_last_case(run: MeasuredRun, tmp_path: Path) -> None:
     assert isinstance(run.identifier, Listing)
     run.identifier.is_due = False
-    run.identify(run.identifier, "t.py::t", "t", lambda: None, None, RoundPlan(), "")
+    run.identify(run.identifier, MeasuredBody("t.py::t", "t", lambda: None, plan=RoundPlan()), "")
 
     run.write_identities(is_last=False)
     assert read_manifest(tmp_path / "manifest.jsonl").identities == {}
@@ -103,7 +105,7 @@ def test_a_case_that_fails_takes_its_launches_with_it(run: MeasuredRun, tmp_path
         raise ValueError("wrong")
 
     with pytest.raises(ValueError, match="wrong"):
-        run.identify(run.identifier, "t.py::t", "t", fail, None, RoundPlan(), "")
+        run.identify(run.identifier, MeasuredBody("t.py::t", "t", fail, plan=RoundPlan()), "")
 
     run.write_identities(is_last=True)
     assert run.identifier.forgotten == 1
@@ -128,7 +130,7 @@ def test_a_case_that_found_the_memory_short_beside_others_has_no_identity_yet(
     run.assign(assignment, [])
 
     for case in ("t.py::t", "t.py::u"):
-        run.identify(run.identifier, case, case, lambda: None, None, RoundPlan(), "faster")
+        run.identify(run.identifier, MeasuredBody(case, case, lambda: None, plan=RoundPlan()), "faster")
         run.finish_case(case, is_last=False)
 
     manifest = read_manifest(tmp_path / "manifest.jsonl")

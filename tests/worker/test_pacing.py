@@ -26,7 +26,7 @@ from pytest_nsight.worker.pacing import (
     is_slowed,
     longer_rest_ns,
 )
-from pytest_nsight.worker.rounds import RoundPlan, Stopwatch
+from pytest_nsight.worker.rounds import MeasuredBody, RoundPlan, Stopwatch
 from tests.worker.board import HIGHEST_MHZ, Board, Silent
 
 FAST = NvmlSample(HIGHEST_MHZ, 200.0, 40, ())
@@ -40,7 +40,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
     def measure(board: Board, body: Callable[[], object], plan: RoundPlan) -> Manifest:
         board.keep_time(monkeypatch)
         journal = Journal(tmp_path / "manifest.jsonl")
-        Stopwatch(board, Silent(), journal).measure("t.py::t", "t", body, None, plan)
+        Stopwatch(board, Silent(), journal).measure(MeasuredBody("t.py::t", "t", body, plan=plan))
         return read_manifest(tmp_path / "manifest.jsonl")
 
     return measure
