@@ -102,6 +102,11 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seed", type=int, default=1, help="seed of the random resamples (default: 1)")
 
 
+def add_script_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what `pytest-nsight run` takes before the dashes, beside pytest's own arguments."""
+    parser.add_argument("--name", help="name to use in case ids in place of the script's arguments")
+
+
 def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what `pytest-nsight verify` takes beside pytest's own arguments."""
     where = "folder of a session that was measured with --nsight-keep, here or elsewhere"
