@@ -1,4 +1,4 @@
-"""What large suites, many sessions, long pools and much output cost the outer process, in time and memory.
+"""What large suites, many sessions, long pools and much output cost the controller, in time and memory.
 
     python -m benchmarks.load [cases] [sessions] [pool] [output]
 
@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def run(folder: Path, *arguments: str) -> tuple[float, float, str]:
-    """CPU seconds and peak MB of the outer pytest, and its output."""
+    """CPU seconds and peak MB of the controller, and its output."""
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (folder / "load_probe.py").write_text(PROBE, encoding="utf-8")
     path = os.pathsep.join(filter(None, (str(folder), str(COLLECTOR), os.environ.get("PYTHONPATH"))))
@@ -103,7 +103,7 @@ def load_cases(folder: Path) -> None:
     """A session of many cases: all of it, then its judging alone, which a replay is."""
     write_cases(folder, CASES, MODULES)
     seconds, megabytes, _ = run(folder, *LIVE, "--nsight-runs=1", "--nsight-keep")
-    print(f"{CASES} cases, one run, live: {seconds:.1f} s of the outer process, {megabytes:.0f} MB")
+    print(f"{CASES} cases, one run, live: {seconds:.1f} s of the controller, {megabytes:.0f} MB")
     (session,) = (folder / ".nsight").glob("2*")
     seconds, megabytes, _ = run(folder, f"--nsight-replay={session}")
     print(f"{CASES} cases, one run, collected and judged (replay): {seconds:.1f} s, {megabytes:.0f} MB")

@@ -62,7 +62,7 @@ def time_plain_s(cases: tuple[str, ...], tests: list[str]) -> float:
         folder = Path(name)
         write_job(folder, "nsys", cases, tests)
         began_s = time.perf_counter()
-        worker = start_command("pytest_nsight.worker.inner_pytest", folder)
+        worker = start_command("pytest_nsight.worker.worker_process", folder)
         start(worker, folder / "worker.log", Path.cwd(), dict(os.environ)).wait()
         return time.perf_counter() - began_s - rests_s(read_manifest(folder / FILE_NAME))
 
@@ -73,7 +73,7 @@ def time_recorded_s(collector: Collector, cases: tuple[str, ...], tests: list[st
         folder = Path(name)
         write_job(folder, collector.name, cases, tests)
         began_s = time.perf_counter()
-        worker = start_command("pytest_nsight.worker.inner_pytest", folder)
+        worker = start_command("pytest_nsight.worker.worker_process", folder)
         collector.start(worker, folder, Path.cwd(), dict(os.environ)).wait()
         trace = collector.collect(folder)
         manifest = read_manifest(folder / FILE_NAME)

@@ -58,7 +58,7 @@ def pytest_configure(config: pytest.Config) -> None:
         try:
             check_rootdir(config)
             settings = read_settings(config)
-            from pytest_nsight.controller.outer_pytest import Controller
+            from pytest_nsight.controller.controller_plugin import Controller
 
             controller = Controller(settings, config)
         except NsightError as error:

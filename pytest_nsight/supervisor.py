@@ -41,7 +41,7 @@ class _RunningWorker:
         self.folder = folder / member.folder
         with (self.folder / WORKER_LOG).open("ab") as log:
             self.popen = subprocess.Popen(
-                start_command("pytest_nsight.worker.inner_pytest", self.folder),
+                start_command("pytest_nsight.worker.worker_process", self.folder),
                 env={**os.environ, **member.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=log,

@@ -129,7 +129,7 @@ class Job:
         path: the user's sys.path.
         environment: the run's environment as far as the controller knows it.
         canaries: whether the canaries are measured, too.
-        root_pid: the outer pytest's process.
+        root_pid: the controller's process.
         rank: which of the cases' ranks this worker is.
         ranks: how many there are; 1 for ordinary tests.
         tree: which tree is measured, THIS_TREE or OTHER_TREE.

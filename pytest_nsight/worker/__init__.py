@@ -1,4 +1,4 @@
-"""Measures cases: the inner pytest with its fixture, rounds, pacing, ranges and canaries.
+"""Measures cases: a pytest of its own with its fixture, rounds, pacing, ranges and canaries.
 
 Runs in each worker process.
 """

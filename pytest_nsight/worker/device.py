@@ -127,7 +127,7 @@ def current_device(root_pid: int = 0) -> Device:
     baselines hold torch's canaries. Otherwise the CUDA driver drives the GPU.
 
     Args:
-        root_pid: the outer pytest; processes below it belong to the session.
+        root_pid: the controller; processes below it belong to the session.
     """
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():

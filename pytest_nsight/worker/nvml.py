@@ -111,7 +111,7 @@ def list_foreign_processes(
     Args:
         listed: pids on the board as the driver lists them.
         own: this process, which is on the board.
-        root: the outer pytest; its descendants belong to the session.
+        root: the controller; its descendants belong to the session.
         parent: pid -> its parent's, None if unknown.
         name: pid -> its name, "" if unknown.
 

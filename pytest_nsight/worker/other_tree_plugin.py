@@ -27,7 +27,7 @@ from pytest_nsight.protocol.other_checkouts import INSTRUMENT, imported_files, i
 
 
 class OtherTreePlugin:
-    """Hooks of the inner pytest, beside the worker's own."""
+    """Hooks of a worker's pytest, beside the worker's own."""
 
     __name__ = "nsight-other-tree"  # pytest registers a plugin object under this name
 

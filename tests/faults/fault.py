@@ -23,7 +23,7 @@ import ctypes, os, signal, subprocess, sys, threading, time
 import pytest
 
 BEGUN = os.environ["BEGUN"]
-IS_WORKER = "pytest_nsight.worker.inner_pytest" in " ".join(sys.orig_argv)
+IS_WORKER = "pytest_nsight.worker.worker_process" in " ".join(sys.orig_argv)
 
 def begin():
     \'\'\'Notes for the table that the fault's place is reached.\'\'\'

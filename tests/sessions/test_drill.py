@@ -46,7 +46,7 @@ def test_a_save_stores_the_counters_of_each_case(
     assert counters["kernels"][0]["values"]["registers"] == 32.0
     arguments = (pytester.path / "bin" / "arguments").read_text()
     assert "--clock-control=none" in arguments
-    assert "pytest_nsight.worker.inner_pytest" in arguments
+    assert "pytest_nsight.worker.worker_process" in arguments
 
 
 def test_a_save_without_drill_removes_counters_which_may_be_of_other_code_and_says_so(

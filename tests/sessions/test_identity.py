@@ -129,7 +129,7 @@ with open(EVENTS, "a") as file:
 @pytest.mark.nsight
 def test_waiting(nsight):
     nsight(launch)
-    # The first one is the outer pytest.
+    # The first one is the controller.
     deadline = time.monotonic() + 20
     while is_pass and imports() < 3 and time.monotonic() < deadline:
         time.sleep(0.05)

@@ -313,7 +313,7 @@ def left(folder: Path) -> list[str]:
             command = (process / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"pytest_nsight.worker.inner_pytest" in command and str(folder).encode() in command:
+        if b"pytest_nsight.worker.worker_process" in command and str(folder).encode() in command:
             pids.append(process.name)
     return pids
 
@@ -341,7 +341,7 @@ def test_a_process_that_got_ready_for_nothing_leaves_nothing(pytester: pytest.Py
     runs = sorted(session.glob("run-*"))
     # Cases without a kernel are measured again alone, until it is plain that the machine is at fault.
     assert 1 < len(runs) <= 2 * MOST_FAILURES_ALONE + 1
-    # The outer pytest, the runs, and the processes that nothing asked for, which leave no folder.
+    # The controller, the runs, and the processes that nothing asked for, which leave no folder.
     imports = (pytester.path / "imports").read_text().count("once")
     assert len(runs) + 1 < imports <= len(runs) + 1 + 2 * pool_size()
     assert all((run / "manifest.jsonl").exists() for run in runs)

@@ -133,7 +133,7 @@ class WorkerStarter:
         make_run_folder(folder)
         pipe = write_job(folder, job)
         try:
-            process = self.start("pytest_nsight.worker.inner_pytest", folder, job.tree)
+            process = self.start("pytest_nsight.worker.worker_process", folder, job.tree)
         except BaseException:
             pipe.close()
             raise

@@ -1,53 +1,35 @@
-"""The inner process: a pytest of its own that measures the cases of one run and records them in a manifest.
+"""The hooks of a worker's pytest: it measures the cases of its assignment and records them in the journal.
 
-The controller or the supervisor starts it with a folder. job.json in it says what to do, assignment.json which
-cases to measure. Worker is registered as a plugin in place of the controller's, and sees the command line that the
-user typed.
+`Worker` takes the place of the controller's plugin. Pytest has the command line that the user typed.
 """
 
 from __future__ import annotations
 
 import gc
 import os
-import sys
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 
 import pytest
 
 from pytest_nsight.collectors.base import Identifier, Recorder
-from pytest_nsight.collectors.lookup import find_factory, make_identifier
-from pytest_nsight.collectors.machine import cpu_name
-from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.protocol.job import Job
 from pytest_nsight.protocol.journal import Journal
-from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
 from pytest_nsight.protocol.manifest_events import NEVER_CALLED, CaseWarning
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
-from pytest_nsight.protocol.ranks import no_barrier, open_barriers
+from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker.assigned_cases import AssignedCases
-from pytest_nsight.worker.end_at_imports import EndAtImports
 from pytest_nsight.worker.fixture import Nsight, explain_deferred
-from pytest_nsight.worker.inner_plugins import OneProcessPlugin, OptionsPlugin, RankPlugin, SkipPlugin
 from pytest_nsight.worker.late_imports import LateImports
-from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
-from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
-from pytest_nsight.worker.process_end import end_children
-from pytest_nsight.worker.process_health import ProcessHealthPlugin, find_closed_stream
-from pytest_nsight.worker.report_marks import ReportMarksPlugin
 
 PLUGIN_NAME = "nsight-worker"
 
-_CHILDREN_LIVE_S = 30.0
-"""After the last test: exit handlers of the user's code may end them sooner."""
-
 
 class Worker:
-    """The hooks of the inner pytest."""
+    """The plugin that measures, and records what pytest reports."""
 
     __name__ = PLUGIN_NAME  # pytest registers a plugin object under this name
 
@@ -218,72 +200,3 @@ def _is_changed_by_json(value: object) -> bool:
     if isinstance(value, list | tuple):
         return any(map(_is_changed_by_json, value))
     return isinstance(value, set | frozenset)
-
-
-def _plugins(
-    job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromParent, identifier: Identifier | None
-) -> list[object]:
-    recorder = identifier or find_factory(job.collector).make_recorder(folder)
-    plugins = [OptionsPlugin(), LeakedStatePlugin(journal), ReportMarksPlugin()]
-    if job.ranks > 1:
-        rounds, cases = open_barriers(folder.parent, job.rank, job.ranks)
-        worker = Worker(job, journal, recorder, parent_pipe, rounds.wait)
-        return [*plugins, worker, RankPlugin(folder, job.rank, cases)]
-    worker = Worker(job, journal, recorder, parent_pipe, identifier=identifier)
-    return [*plugins, worker, ProcessHealthPlugin(journal, worker.run), SkipPlugin(job.unable)]
-
-
-def main(folder: Path) -> int:
-    """Runs the job of a run's folder, a pytest or a script; returns its exit code."""
-    job = Job.read(folder)
-    try:
-        parent_pipe = PipeFromParent(folder)
-    except FileNotFoundError:
-        # The controller gave the run up before it had begun.
-        return 1
-    journal = Journal(folder / FILE_NAME)
-    journal.write(
-        "run",
-        format=FORMAT_VERSION,
-        run=job.run,
-        session=job.session,
-        recorded=job.recorded,
-        commit=job.commit,
-        pid=os.getpid(),
-        tree=job.tree,
-    )
-    # A test may replace what reads files; the name is kept.
-    cpu_name()
-    # As in the user's pytest, so that both import the same modules.
-    sys.path[:] = job.path
-    if job.mapping is not None:
-        install_mapping(job.mapping)
-    if job.script is not None:
-        from pytest_nsight.worker.script_process import measure_script  # noqa: PLC0415 - no need of pytest's workers
-
-        return measure_script(job, folder, journal, parent_pipe)
-    try:
-        identifier = make_identifier() if job.identifies else None
-    except CollectorError as error:
-        journal.write("identity_fault", text=str(error))
-        return 1
-    EndAtImports(parent_pipe).watch()
-    one_process = OneProcessPlugin()
-    plugins = [one_process, *_plugins(job, folder, journal, parent_pipe, identifier)]
-    if job.mapping is not None:
-        plugins.append(OtherTreePlugin(journal, job.mapping))
-    code = _run_pytest(job.arguments, plugins)
-    if not one_process.is_interrupted:
-        journal.write("end", code=code)
-        end_children(_CHILDREN_LIVE_S)
-    return code
-
-
-def _run_pytest(arguments: Sequence[str], plugins: Sequence[object]) -> int:
-    """Runs pytest; returns its exit code, also where it ends in an error because a test has closed its output."""
-    try:
-        return int(pytest.main(list(arguments), plugins=plugins))
-    except ValueError:
-        if not find_closed_stream():
-            raise
-        return int(pytest.ExitCode.INTERRUPTED)

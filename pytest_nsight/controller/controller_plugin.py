@@ -1,4 +1,4 @@
-"""The outer process: the user's pytest.
+"""The hooks of the controller: the pytest that the user started with --nsight.
 
 Workers measure its cases before its own loop begins. The loop then replays the outcome of each case, so that
 every option and plugin of pytest works as usual.
@@ -60,7 +60,7 @@ from pytest_nsight.report.table import wrap
 
 
 class Controller:
-    """The hooks of the outer pytest under --nsight."""
+    """The plugin that has the cases measured, and gives each test its report."""
 
     def __init__(self, settings: Settings, config: pytest.Config) -> None:
         """Finds out how to measure on this machine.

@@ -1,4 +1,4 @@
-"""Small plugins of the inner pytest: its options, its one process, ranks, cases that this machine cannot run."""
+"""Plugins that fit the user's pytest session to a worker: its options, its one process, ranks, cases to skip."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def _find_own_folder(shared: Path) -> Path:
 
 
 class RankPlugin:
-    """Hooks of the inner pytest of one rank."""
+    """Hooks of the pytest of one rank."""
 
     def __init__(self, folder: Path, rank: int, barrier: Barrier) -> None:
         self._folder = folder
