@@ -1,4 +1,7 @@
-"""Every pytest hook of the plugin, each delegating. It imports little: every pytest loads it."""
+"""The hooks that every pytest calls, with or without --nsight, each delegating; every pytest loads this module.
+
+Those of `Controller` and `Worker` are called in their own processes only, where the plugin object is registered.
+"""
 
 from __future__ import annotations
 

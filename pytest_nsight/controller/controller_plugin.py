@@ -1,6 +1,6 @@
 """The hooks of the controller: the pytest that the user started with --nsight.
 
-Workers measure its cases before its own loop begins. The loop then replays the outcome of each case, so that
+Workers measure its cases before its own loop begins. The loop then reports the outcome of each case, so that
 every option and plugin of pytest works as usual.
 """
 
@@ -30,7 +30,7 @@ from pytest_nsight.controller.collection.completeness import (
     find_nothing_measured,
 )
 from pytest_nsight.controller.conclusion import Conclusion
-from pytest_nsight.controller.outcomes import CaseOutcome, restore_warning
+from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.pytest_input import (
     ask_environment,
     check_text,
@@ -39,6 +39,7 @@ from pytest_nsight.controller.pytest_input import (
     read_cases,
     worker_arguments,
 )
+from pytest_nsight.controller.reported_tests import ReportedTests, tear_down_before
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.session_evidence import EvidenceOfSession
 from pytest_nsight.controller.settings import Settings
@@ -86,7 +87,7 @@ class Controller:
         self._evidence_notes: tuple[str, ...] = ()
         self._collected = NOTHING_COLLECTED
         self._unmarked: dict[str, str] = {}
-        self._replayed: set[str] = set()
+        self._reported_tests = ReportedTests(self._find_outcome, strict=settings.strict)
         self._unreported = ""
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
@@ -199,7 +200,7 @@ class Controller:
             line.clear()
             for item in items:
                 if item.nodeid in self._conclusion.outcomes:
-                    self._replay(item)
+                    self._reported_tests.report(item)
             raise
         finally:
             line.clear()
@@ -209,41 +210,17 @@ class Controller:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> bool | None:
-        """Replays a measured test's reports; other tests run here as always."""
+        """Reports a measured test; other tests run here as always."""
         if not is_marked(item):
             return None
-        self._replay(item)
-        # An unmarked test before this one has kept the fixtures that this one needs, as if it ran here.
-        teardown_exact = item.session._setupstate.teardown_exact  # noqa: SLF001 - its only name
-        call = pytest.CallInfo.from_call(
-            lambda: teardown_exact(nextitem), when="teardown", reraise=(pytest.exit.Exception, KeyboardInterrupt)
-        )
-        if call.excinfo is not None:
-            # Not through the hook, whose plugins have not seen this test begin.
-            item.ihook.pytest_runtest_logreport(report=pytest.TestReport.from_item_and_call(item, call))
+        self._reported_tests.report(item)
+        tear_down_before(item, nextitem)
         return True
 
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:
         """Remembers a test without the mark that asks for a fixture by its name, which only its run shows."""
         if fixturedef.argname in (FIXTURE, request.config.getini("nsight_mark")) and not is_marked(request.node):
             self._unmarked[request.node.nodeid] = fixturedef.argname
-
-    def _replay(self, item: pytest.Item) -> None:
-        self._replayed.add(item.nodeid)
-        outcome = self._outcome(item)
-        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
-        for report in outcome.reports(item, strict=self._settings.strict):
-            item.ihook.pytest_runtest_logreport(report=report)
-        for warning in outcome.warnings:
-            item.ihook.pytest_warning_recorded.call_historic(
-                kwargs={
-                    "warning_message": restore_warning(warning),
-                    "when": "runtest",
-                    "nodeid": item.nodeid,
-                    "location": None,
-                }
-            )
-        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
@@ -268,19 +245,8 @@ class Controller:
         by_name = {one: name for one, name in self._unmarked.items() if one not in self._collected.unmarked}
         return tuple(filter(None, [describe_unmarked(tuple(by_name), sorted(set(by_name.values())))]))
 
-    def _list_unreported(self, session: pytest.Session) -> list[str]:
-        """Marked tests that fail, or that no worker reached, and that pytest has not reported."""
-        if self._conclusion.result is None:
-            return []
-        return [
-            item.nodeid
-            for item in session.items
-            if is_marked(item) and item.nodeid not in self._replayed
-            if any(report.failed for report in self._outcome(item).reports(item, strict=self._settings.strict))
-        ]
-
-    def _outcome(self, item: pytest.Item) -> CaseOutcome:
-        return self._conclusion.outcomes.get(item.nodeid) or CaseOutcome.missing(self._session.folder_name)
+    def _find_outcome(self, case: str) -> CaseOutcome:
+        return self._conclusion.outcomes.get(case) or CaseOutcome.missing(self._session.folder_name)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
@@ -294,7 +260,8 @@ class Controller:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         if session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             return
-        self._unreported = describe_unreported(self._list_unreported(session))
+        if self._conclusion.result is not None:
+            self._unreported = describe_unreported(self._reported_tests.list_unreported(session.items))
         gaps = (*self._conclusion.gaps, *self._find_late_gaps())
         if self._unreported or (self._settings.strict and gaps):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
