@@ -16,7 +16,7 @@ from pytest_nsight.baselines.atomic_files import explaining
 from pytest_nsight.calibrate.calibration_report import report
 from pytest_nsight.calibrate.pool import ELSEWHERE, join_pools, read_pool
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.processes.watchdog import tie
+from pytest_nsight.processes.watchdog import watched
 from pytest_nsight.report.table import terminal_width
 
 _DEFAULT_TESTS = "perf_tests"
@@ -42,7 +42,7 @@ def collect_pool(path: Path, options: argparse.Namespace) -> int:
     if not names_tests and Path(_DEFAULT_TESTS).is_dir():
         command.append(_DEFAULT_TESTS)
     # A session of its own: an interrupt reaches it once, through this process, whoever sends it.
-    with subprocess.Popen(command, env=tie(os.environ), start_new_session=True) as pytest:
+    with subprocess.Popen(command, env=watched(os.environ), start_new_session=True) as pytest:
         try:
             return pytest.wait()
         except KeyboardInterrupt:

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 
 from pytest_nsight.model.errors import CollectorError
-from pytest_nsight.processes.process_family import MARK, ProcessFamily, is_called
+from pytest_nsight.processes.process_tree import TAG, ProcessTree, is_called
 from pytest_nsight.processes.signals import kill_group, send
-from pytest_nsight.processes.watchdog import tie
+from pytest_nsight.processes.watchdog import watched
 
 _POLL_S = 0.02
 _KILL_S = 5.0
@@ -63,12 +63,12 @@ class ChildProcess:
     """
 
     def __init__(
-        self, launch: Callable[[], subprocess.Popen[bytes]], log: Path, mark: str, wrapper: Wrapper
+        self, launch: Callable[[], subprocess.Popen[bytes]], log: Path, tag: str, wrapper: Wrapper
     ) -> None:
         self.log = log
         self.was_overdue = False
         self._launch = launch
-        self._family = ProcessFamily(lambda other: other == mark)
+        self._tree = ProcessTree(lambda other: other == tag)
         self._wrapper = wrapper
         self._overdue = wrapper.overdue
         self._restarts = _RESTARTS
@@ -78,7 +78,7 @@ class ChildProcess:
         self._popen = self._launch()
         self._began_s = time.monotonic()
         self.pid = self._popen.pid
-        self._family.add(self.pid)
+        self._tree.add(self.pid)
 
     def __enter__(self) -> ChildProcess:  # noqa: PYI034 - typing.Self needs Python 3.11
         return self
@@ -92,7 +92,7 @@ class ChildProcess:
             self.interrupt()
         else:
             self._await_helpers()
-            self._kill_leftovers()
+            self._kill_running()
 
     @property
     def returncode(self) -> int | None:
@@ -111,14 +111,14 @@ class ChildProcess:
         if self._is_false_start():
             self._restarts -= 1
             self._await_helpers()
-            self._kill_leftovers()
+            self._kill_running()
             self._begin()
         if self._popen.poll() is None and (reason := self._overdue()):
             # It may still end with an error of its own, as its children are killed first.
             self._overdue, self._restarts, self.was_overdue = _never, 0, True
             with contextlib.suppress(OSError), self.log.open("a", encoding="utf-8") as log:
                 log.write(f"\n{ENDED}{reason}.\n")
-            self._kill_leftovers()
+            self._kill_running()
             self._popen.wait()
         return self.returncode
 
@@ -142,9 +142,9 @@ class ChildProcess:
                 self._popen.wait(_POLL_S)
         return self.returncode
 
-    def leftovers(self) -> tuple[int, ...]:
+    def find_running(self) -> tuple[int, ...]:
         """Pids of all running processes that this one started, directly or not, itself included."""
-        return self._family.look()
+        return self._tree.find_running()
 
     def interrupt(self, target_pid: int | None = None, grace_s: float = 10.0) -> tuple[int, ...]:
         """Asks the process to stop and, after a while, kills it with everything that it started.
@@ -161,15 +161,15 @@ class ChildProcess:
         """
         self._overdue, self._restarts = _never, 0
         if target_pid is not None:
-            self._family.add(target_pid)
-        if self.leftovers() and self._popen.poll() is None:
+            self._tree.add(target_pid)
+        if self.find_running() and self._popen.poll() is None:
             send(self.pid, signal.SIGINT)
         deadline = time.monotonic() + grace_s
-        while self.leftovers() and time.monotonic() < deadline:
+        while self.find_running() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         if target_pid is not None:
             kill_group(target_pid)
-        left = self._kill_leftovers()
+        left = self._kill_running()
         self._popen.poll()
         return left
 
@@ -178,14 +178,14 @@ class ChildProcess:
         deadline = time.monotonic() + _TIDY_S
         helper = self._wrapper.helper
         while helper and time.monotonic() < deadline:
-            if not any(is_called(pid, helper) for pid in self.leftovers()):
+            if not any(is_called(pid, helper) for pid in self.find_running()):
                 return
             time.sleep(_POLL_S / 4)
 
-    def _kill_leftovers(self) -> tuple[int, ...]:
+    def _kill_running(self) -> tuple[int, ...]:
         deadline = time.monotonic() + _KILL_S
-        # A parent can start something, an import say, while its children end: look until none is left.
-        while (left := self.leftovers()) and time.monotonic() < deadline:
+        # A parent can start something, an import say, while its children end: search until none is left.
+        while (left := self.find_running()) and time.monotonic() < deadline:
             # The started program goes last: its children would otherwise be adopted and write on.
             for pid in sorted(left, key=lambda pid: pid == self.pid):
                 send(pid, signal.SIGKILL)
@@ -216,7 +216,7 @@ def start(
     Raises:
         CollectorError: the program or the log file cannot be opened, or nothing would end it with this process.
     """
-    own_environ = tie(environ)
+    own_environ = watched(environ)
 
     def launch() -> subprocess.Popen[bytes]:
         try:
@@ -240,4 +240,4 @@ def start(
 
     with contextlib.suppress(OSError):
         log.unlink(missing_ok=True)
-    return ChildProcess(launch, log, own_environ[MARK], wrapper)
+    return ChildProcess(launch, log, own_environ[TAG], wrapper)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.processes.watchdog import tie
+from pytest_nsight.processes.watchdog import watched
 
 # Set where git itself runs this program, in a hook say; they would override the repository that is asked for.
 _OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
@@ -111,7 +111,7 @@ def ask_git(folder: Path, *arguments: str, in_callers_repository: bool = False) 
         git = subprocess.Popen(
             ["git", "-C", str(folder), *arguments],
             # What it says is read here, so it must not be a translation.
-            env=tie({**kept, "LANGUAGE": "en"}),
+            env=watched({**kept, "LANGUAGE": "en"}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -2,7 +2,7 @@
 
 Nothing in the controller or in a worker could do that: SIGKILL leaves the one no time, and a thread of the other
 never gets its turn during a C call that holds the interpreter's lock. The watchdog waits on a pipe that the kernel
-closes together with its owner, and then kills all that carries the owner's mark.
+closes together with its owner, and then kills all that carries the owner's tag.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pathlib import Path
 from sysconfig import get_config_var, get_path
 
 from pytest_nsight.model.errors import CollectorError
-from pytest_nsight.processes.process_family import MARK, WATCHDOG, ProcessFamily
+from pytest_nsight.processes.process_tree import TAG, WATCHDOG, ProcessTree
 from pytest_nsight.processes.signals import send
 
-_LOOK_S = 1.0
+_POLL_S = 1.0
 _PAUSE_S = 0.05
 _LONGEST_S = 10.0
 """What a driver does not let go of may live on after SIGKILL; then the watchdog gives up."""
@@ -47,8 +47,8 @@ class Watchdog:
         self._owner = ""
         self._numbers = itertools.count(1)
 
-    def mark(self) -> str:
-        """A mark for one more program and all that it will start.
+    def make_tag(self) -> str:
+        """A tag for one more program and all that it will start.
 
         Raises:
             CollectorError: no watchdog can be started, so nothing should be.
@@ -85,7 +85,7 @@ class Watchdog:
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
                 cwd="/",
-                env={**os.environ, MARK: WATCHDOG},
+                env={**os.environ, TAG: WATCHDOG},
                 # Neither Ctrl-C nor the end of the terminal is for it.
                 start_new_session=True,
             )
@@ -97,7 +97,7 @@ class Watchdog:
         return popen
 
     def _release(self, popen: subprocess.Popen[bytes], owner_pid: int) -> None:
-        """Lets the watchdog look once more and end."""
+        """Lets the watchdog search once more and end."""
         if os.getpid() != owner_pid or popen.stdin is None:
             return
         # Not its end alone: a fork of this process may hold the pipe open.
@@ -110,7 +110,7 @@ class Watchdog:
 _WATCHDOG = Watchdog()
 
 
-def tie(environ: Mapping[str, str]) -> dict[str, str]:
+def watched(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment for a program that must not outlive this process, nor anything that it starts.
 
     Args:
@@ -119,31 +119,31 @@ def tie(environ: Mapping[str, str]) -> dict[str, str]:
     Raises:
         CollectorError: no watchdog can be started.
     """
-    return {**environ, MARK: _WATCHDOG.mark()}
+    return {**environ, TAG: _WATCHDOG.make_tag()}
 
 
 def watch(owner_pid: int, owner: str) -> None:
-    """Waits for the end of a process, then ends all that carries its marks.
+    """Waits for the end of a process, then ends all that carries its tags.
 
     Args:
         owner_pid: the process, which has started this one with a pipe to its stdin.
-        owner: what its marks begin with.
+        owner: what its tags begin with.
     """
     poll = select.poll()
     # The end of the pipe is reported, too, without being asked for.
     poll.register(0, select.POLLIN)
     # A fork of the owner keeps the pipe open, and must not keep the programs alive.
-    while os.getppid() == owner_pid and not poll.poll(1000 * _LOOK_S):
+    while os.getppid() == owner_pid and not poll.poll(1000 * _POLL_S):
         pass
-    family = ProcessFamily(lambda mark: mark.startswith(f"{owner}."))
+    tree = ProcessTree(lambda tag: tag.startswith(f"{owner}."))
     deadline_s = time.monotonic() + _LONGEST_S
-    looks = 1
-    while looks and time.monotonic() < deadline_s:
-        left = family.look()
+    searches = 1
+    while searches and time.monotonic() < deadline_s:
+        left = tree.find_running()
         for pid in left:
             send(pid, signal.SIGKILL)
         # As long as the pipe is open the owner may have a child that has not come as far as its own environment.
         if left or not poll.poll(0):
-            looks = 2
-        looks -= 1
-        time.sleep(_PAUSE_S if looks else 0)
+            searches = 2
+        searches -= 1
+        time.sleep(_PAUSE_S if searches else 0)

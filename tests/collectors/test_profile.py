@@ -68,7 +68,7 @@ def test_interrupt_leaves_no_process_behind(manner, installation, tmp_path):
         installation, report, target, log=log, cwd=tmp_path, environ=environment(TMPDIR=str(tmp_path))
     ) as process:
         worker = int(read_pipe(pipe, log))
-        family = process.leftovers()
+        family = process.find_running()
         assert {worker, process.pid} < set(family), "nsys starts an agent or launcher, too"
 
         assert process.interrupt(worker, grace_s=60 if manner == "willing" else 1) == ()

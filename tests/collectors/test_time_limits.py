@@ -31,7 +31,7 @@ def run_until_ended(fake, tmp_path, monkeypatch):
         folder, worker = tmp_path / "run", (sys.executable, "-c", "")
         with NsysCollector(fake).start(worker, folder, tmp_path, environment(NSYS_FAKE=mode)) as process:
             process.wait(100)
-            assert process.leftovers() == ()
+            assert process.find_running() == ()
         # The fake's child sleeps for 600 s.
         assert time.monotonic() - began_s < 100
         return folder

@@ -127,7 +127,7 @@ def test_a_process_that_ignores_the_interrupt_is_killed(launch, pipe):
 def test_interrupt_ends_a_stubborn_grandchild_in_another_session(launch, pipe):
     with launch(DETACHES, pipe, STAYS, "wait") as process:
         grandchild = int(pipe.read_text())
-        assert set(process.leftovers()) == {process.pid, grandchild}
+        assert set(process.find_running()) == {process.pid, grandchild}
 
         assert process.interrupt(grace_s=0) == ()
     assert not is_running(grandchild)
@@ -217,7 +217,7 @@ def test_what_outlives_the_program_may_tidy_up_if_it_is_its_helper(helper, tidie
     with launch(LINGERS, tmp_path / "tidy", helper=helper) as process:
         assert process.wait(60) == 0
 
-    assert process.leftovers() == ()
+    assert process.find_running() == ()
     assert (tmp_path / "tidy").exists() is tidies_up
 
 
@@ -225,8 +225,8 @@ def test_leaving_the_block_ends_what_outlived_the_process(launch, pipe):
     with launch(DETACHES, pipe, STAYS) as process:
         grandchild = int(pipe.read_text())
         assert process.wait(60) == 0
-        assert process.leftovers() == (grandchild,)
-    assert process.leftovers() == ()
+        assert process.find_running() == (grandchild,)
+    assert process.find_running() == ()
     assert not is_running(grandchild)
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.model.errors import NsysError
-from pytest_nsight.processes.watchdog import tie
+from pytest_nsight.processes.watchdog import watched
 
 MINIMUM_VERSION = (2022, 4)
 """Oldest version whose exports are known."""
@@ -152,7 +152,7 @@ def _versions(paths: Sequence[Path]) -> dict[Path, tuple[int, ...]]:
         with contextlib.suppress(OSError):
             asked[path] = subprocess.Popen(
                 (path, "--version"),
-                env=tie(os.environ),
+                env=watched(os.environ),
                 text=True,
                 errors="replace",
                 stdin=subprocess.DEVNULL,

@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.known_errors import quote, recognise
 from pytest_nsight.model.errors import NsysError
-from pytest_nsight.processes.watchdog import tie
+from pytest_nsight.processes.watchdog import watched
 
 FREQUENCY_HZ = 20_000
 """A sample each 50 us: what is shorter is seen by none. The highest that nsys 2025 takes on an H200 is 200 kHz."""
@@ -64,7 +64,7 @@ def _ask(program: Path) -> str:
     try:
         answer = subprocess.run(
             command,
-            env=tie(os.environ),
+            env=watched(os.environ),
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,

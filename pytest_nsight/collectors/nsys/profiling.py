@@ -15,7 +15,7 @@ from pytest_nsight.collectors.nsys.session_segment import remove_half_made
 from pytest_nsight.model.errors import NsysError, UsageError
 from pytest_nsight.model.trace import OWN_DOMAIN
 from pytest_nsight.processes.child_process import ChildProcess, Wrapper, start
-from pytest_nsight.processes.process_family import is_running
+from pytest_nsight.processes.process_tree import is_running
 
 _ROUNDS_ONLY = RecordingOptions()
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.workers.progress import LateImport
 from pytest_nsight.processes.child_process import ChildProcess
-from pytest_nsight.processes.process_family import is_running
+from pytest_nsight.processes.process_tree import is_running
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker

@@ -14,7 +14,7 @@ from typing import Any
 
 from pytest_nsight.model.identity import SHORT_OF_MEMORY
 from pytest_nsight.model.values import Subject
-from pytest_nsight.processes.process_family import is_running
+from pytest_nsight.processes.process_tree import is_running
 from pytest_nsight.report.escapes import log_line, visible
 
 LOG_EVERY_S = 10.0

@@ -1,7 +1,8 @@
-"""The processes that one process has started, directly or not: they carry a mark in their environment.
+"""The process tree of a program: the processes that it has started, directly or not, found by a tag.
 
-A child keeps the environment when it leaves the process group, when it outlives its parent, and when a profiler
-stands between. So a mark finds what neither the parent nor the group leads to.
+The tag is a variable in their environment. A process keeps its environment when it leaves the process group, when
+it outlives its parent, and when a profiler stands between. So the tag also finds a process to which neither the
+parent nor the group leads.
 """
 
 from __future__ import annotations
@@ -12,8 +13,8 @@ from collections.abc import Callable
 
 import psutil
 
-MARK = "PYTEST_NSIGHT_PROCESS"
-"""The environment variable; its value is "<owner>.<number>", with a token for the process that started them."""
+TAG = "PYTEST_NSIGHT_PROCESS"
+"""The variable; its value is "<owner>.<number>", the owner being a token of the process that starts programs."""
 
 WATCHDOG = "watchdog"
 """The value for a watchdog. It ends by itself after its owner, and must live until then."""
@@ -22,41 +23,41 @@ WATCHDOG = "watchdog"
 _ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
-class ProcessFamily:
-    """What carries certain marks, and all that has been started by it."""
+class ProcessTree:
+    """The processes that carry certain tags, and all that these have started."""
 
     def __init__(self, belongs: Callable[[str], bool]) -> None:
-        """Looks for nothing yet.
+        """Searches for nothing yet.
 
         Args:
-            belongs: whether a process with this mark belongs to the family.
+            belongs: whether a process with this tag belongs to the tree.
         """
         self._belongs = belongs
         self._seen: dict[int, float] = {}
 
     def add(self, pid: int) -> None:
-        """Counts a process among the family, whatever its mark, for as long as it runs."""
+        """Counts a process as part of the tree, whatever its tag, for as long as it runs."""
         with contextlib.suppress(psutil.Error):
             self._seen[pid] = psutil.Process(pid).create_time()
 
-    def look(self) -> tuple[int, ...]:
-        """Pids of all members that run.
+    def find_running(self) -> tuple[int, ...]:
+        """Pids of all processes of the tree that run.
 
-        Found by the mark; by parent, for those that overwrite their environment to change their title; and by an
-        earlier look, for those of them whose parent has ended since.
+        They are found by the tag; by their parent, if they overwrite their environment to change their title; and
+        by an earlier call of this method, if they do that and their parent has ended since.
         """
         processes = _running()
-        marks = {pid: _mark_of(pid) for pid in processes}
-        family = {
+        tags = {pid: _tag_of(pid) for pid in processes}
+        found = {
             pid
             for pid, (_, started) in processes.items()
-            if self._seen.get(pid) == started or self._belongs(marks[pid])
+            if self._seen.get(pid) == started or self._belongs(tags[pid])
         }
-        parents = {pid: parent for pid, (parent, _) in processes.items() if marks[pid] != WATCHDOG}
-        while children := {pid for pid, parent in parents.items() if parent in family} - family:
-            family |= children
-        self._seen = {pid: processes[pid][1] for pid in family}
-        return tuple(sorted(family))
+        parents = {pid: parent for pid, (parent, _) in processes.items() if tags[pid] != WATCHDOG}
+        while children := {pid for pid, parent in parents.items() if parent in found} - found:
+            found |= children
+        self._seen = {pid: processes[pid][1] for pid in found}
+        return tuple(sorted(found))
 
 
 def is_running(pid: int | None) -> bool:
@@ -82,7 +83,7 @@ def _running() -> dict[int, tuple[int, float]]:
     }
 
 
-def _mark_of(pid: int) -> str:
+def _tag_of(pid: int) -> str:
     with contextlib.suppress(psutil.Error, OSError):
-        return psutil.Process(pid).environ().get(MARK, "")
+        return psutil.Process(pid).environ().get(TAG, "")
     return ""
