@@ -10,9 +10,11 @@ from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.timeline import TimeState
+from pytest_nsight.compare.change_limits import find_tick
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
 from pytest_nsight.compare.comparable_traces import describe_boards, quote_notes, refuse_unlike
-from pytest_nsight.compare.judged_changes import TOTALS, find_tick, judge_changes
+from pytest_nsight.compare.judged_changes import judge_changes
+from pytest_nsight.compare.judged_sums import TOTALS
 from pytest_nsight.compare.range_changes import compare_ranges
 from pytest_nsight.compare.sources import TraceSource
 from pytest_nsight.model.trace import Trace
