@@ -44,8 +44,8 @@ from pytest_nsight.calibrate.resampling import (
     group_by_session,
     list_stored,
 )
-from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE
 from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS
+from pytest_nsight.judge.thresholds import FALSE_DISCOVERY_RATE
 from pytest_nsight.model.values import DEFAULT_BAND
 from pytest_nsight.model.verdicts import VerdictKind
 

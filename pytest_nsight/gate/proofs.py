@@ -14,9 +14,9 @@ from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.judge.code_changes import describe_proof
 from pytest_nsight.judge.judge import find_held
-from pytest_nsight.judge.looks import BOARDS_DIFFER, boards_may_explain
 from pytest_nsight.judge.sentences import change_of_time
 from pytest_nsight.judge.subject_runs import SubjectRuns
+from pytest_nsight.judge.thresholds import BOARDS_DIFFER, boards_may_explain
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.roofline import measure_limits
 from pytest_nsight.model.units import count, name_cases, percent

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from pytest_nsight.baselines.comparability import ComparableRuns, find_comparable
 from pytest_nsight.baselines.failed_saves import FailedSave
-from pytest_nsight.judge.looks import SAVED_AT_ONCE
+from pytest_nsight.judge.subject_runs import SAVED_AT_ONCE
 from pytest_nsight.model.identity import READING, Identity
 from pytest_nsight.model.values import RunSummary, Subject
 

@@ -12,11 +12,12 @@ from dataclasses import replace
 
 from pytest_nsight.judge.contrast import Contrast, contrast
 from pytest_nsight.judge.location import Location
-from pytest_nsight.judge.looks import equality_margin, may_differ
+from pytest_nsight.judge.looks import may_differ
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.structure import LAUNCH_KINDS, comparable_shape
 from pytest_nsight.judge.subject_runs import LOOKS
+from pytest_nsight.judge.thresholds import equality_margin
 from pytest_nsight.model.comparison import Basis, Look, NoiseLevel, RunLevel, SlowerKernel
 from pytest_nsight.model.values import RunSummary, Shape
 

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.location import Location
-from pytest_nsight.judge.looks import MARGIN_FACTOR, SAVED_AT_ONCE, equality_margin, may_settle, runs_to_settle
+from pytest_nsight.judge.looks import may_settle, runs_to_settle
 from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.structure import LAUNCH_KINDS, StructureFinding
-from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
+from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS, SAVED_AT_ONCE
+from pytest_nsight.judge.thresholds import MARGIN_FACTOR, equality_margin
 from pytest_nsight.judge.wording import (
     write_choice,
     write_diff,

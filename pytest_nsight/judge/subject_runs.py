@@ -15,6 +15,9 @@ from pytest_nsight.model.values import InterleavedPairs, Policy, RunSummary, Sub
 LOOKS = (1, 3, 5, 9)
 """Numbers of new runs, cumulated, after which `suspects` is asked; only suspects get the next runs."""
 
+SAVED_AT_ONCE = 5
+"""Runs that --nsight-save stores."""
+
 MINIMUM_BASELINE_RUNS = 3
 """With fewer stored runs the gate knows too little about a case's noise to fail or clear it by its time. Two whole
 pairs of two trees may clear it, too (FIRST_PAIRS)."""

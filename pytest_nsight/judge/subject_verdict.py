@@ -14,10 +14,11 @@ from pytest_nsight.judge.claims import ClaimFinding, ClaimState
 from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.environment_checks import explain_shift
 from pytest_nsight.judge.location import Location, exp
-from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, equality_margin
+from pytest_nsight.judge.looks import detectable_change
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject, find_other_metric
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
+from pytest_nsight.judge.thresholds import FALSE_DISCOVERY_RATE, equality_margin
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.identity import CUDNN, DEVICE_METRICS
 from pytest_nsight.model.verdicts import Verdict, VerdictKind

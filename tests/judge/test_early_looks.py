@@ -10,8 +10,9 @@ from scipy import stats
 
 from pytest_nsight.judge.contrast import contrast
 from pytest_nsight.judge.judge import SubjectRuns
-from pytest_nsight.judge.looks import BOARDS_DIFFER, is_beyond_doubt, is_within_band
+from pytest_nsight.judge.looks import is_beyond_doubt, is_within_band
 from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR, estimate_noise
+from pytest_nsight.judge.thresholds import BOARDS_DIFFER
 from pytest_nsight.model.values import Policy, RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import GPU, SUBJECT, judge, make_evidence, place, suspects, uses

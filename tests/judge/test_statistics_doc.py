@@ -6,7 +6,6 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.judge.contrast import contrast
-from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, MARGIN_FACTOR
 from pytest_nsight.judge.noise import (
     CPU,
     LONG_KERNELS,
@@ -15,6 +14,7 @@ from pytest_nsight.judge.noise import (
     estimate_noise,
 )
 from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_BASELINE_RUNS, MINIMUM_NEW_RUNS
+from pytest_nsight.judge.thresholds import FALSE_DISCOVERY_RATE, MARGIN_FACTOR
 from tests.judge.runs import place
 
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")
