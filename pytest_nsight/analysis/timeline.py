@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_nsight.analysis.idle_causes import IdleCause, explain_gaps
+from pytest_nsight.analysis.explained_gaps import explain_gaps
+from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.analysis.unrecorded_work import find_unrecorded
 from pytest_nsight.model.sorted_keys import rank_groups, rank_values
