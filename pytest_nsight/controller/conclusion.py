@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.collection.affected_cases import describe_affected
-from pytest_nsight.controller.collection.collection_record import Collected
 from pytest_nsight.controller.collection.completeness import (
     describe_expected,
     find_gaps,
@@ -71,70 +70,35 @@ class Conclusion:
 
 
 def conclude(
-    session: SessionRecord,
-    settings: Settings,
-    state: GateState,
-    stored: StoredRuns,
-    collected: Collected,
-    *,
-    is_whole: bool,
-    drill: Drill | None = None,
+    session: SessionRecord, state: GateState, stored: StoredRuns, *, is_whole: bool, drill: Drill | None = None
 ) -> Conclusion:
     """Judges or saves what has been measured, and writes the reports.
 
     Args:
         session: which one it is.
-        settings: what the user asked for.
         state: what was measured.
         stored: the runs to compare with.
-        collected: what pytest collected.
         is_whole: whether the session came to its end; one that did not saves nothing.
         drill: reads the counters of slower kernels, or of what is saved; None to read none.
 
     Raises:
         NsightError: the baselines cannot be read.
     """
-    is_shard = settings.shard is not None and not settings.save
-    state = state.with_notes(
-        state.other.explain_removed(collected.known), describe_leaked_state(state.leaked_state)
-    )
-    if settings.pool is not None:
-        judged = _Judged(state, list_saved(state, StoredRuns()))
-    elif is_shard:
-        left_out = find_gaps(settings, state, collected)
-        judged = _Judged(state.with_notes(*left_out.possible), list_measured(state, stored), gaps=left_out.certain)
-    elif settings.save:
-        drill = drill if is_whole else None
-        judged = _save(session, settings, state, stored, collected, drill, is_whole=is_whole)
-    else:
-        judged = _check(settings, state, stored, collected, drill)
-    judged = replace(judged, gaps=(*collected.raised.describe(), *collected.unmeasured, *judged.gaps))
-    if settings.keep_report and session.collector:
-        note = _describe_kept_reports(session.folder, session.collector)
-        judged = replace(judged, state=judged.state.with_notes(note))
-    errors = tuple(filter(None, [judged.saved.error]))
-    result = _make_result(session, settings, judged, collected)
-    own = [
-        ReportFile("json", session.folder / result_file.FILE_NAME),
-        ReportFile("session", session.folder / session_file.FILE_NAME),
-    ]
-    unwritten = publish(
-        result, [*(own if session.collector else []), *settings.reports], step_summary=step_summary_path()
-    )
-    errors += tuple(unwritten.values())
-    gaps = judged.gaps
-    if is_shard and is_whole:
-        errors += write_shard(session, settings, judged.state, stored, collected, gaps)
+    judged = _judge(session, state, stored, drill, is_whole=is_whole)
+    result = _make_result(session, judged)
+    unwritten = _publish(session, result)
+    errors, gaps = (*filter(None, [judged.saved.error]), *unwritten.values()), judged.gaps
+    if session.is_shard and is_whole:
+        errors += write_shard(session, judged.state, stored, gaps)
         # The other shards decide about the gaps, too.
         gaps = ()
-    if session.collector or is_shard:
-        if settings.keep or settings.keep_report or judged.saved.error or is_shard:
+    if session.collector or session.is_shard:
+        settings = session.settings
+        if settings.keep or settings.keep_report or judged.saved.error or session.is_shard:
             keep_session(session.folder)
         prune_sessions(session.folder.parent)
-    kept = _describe_kept(session.folder) if settings.keep and session.collector else ""
-    reports = [describe_written(file.path) for file in settings.reports if file not in unwritten]
-    written = tuple(filter(None, [kept, *reports]))
-    return Conclusion(result, _list_outcomes(settings, judged.state, result), errors, gaps, written)
+    written = _describe_files(session, unwritten)
+    return Conclusion(result, _list_outcomes(session.settings, judged.state, result), errors, gaps, written)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,18 +120,35 @@ class _Judged:
     baseline_runs: tuple[RunSummary, ...] = ()
 
 
+def _judge(
+    session: SessionRecord, state: GateState, stored: StoredRuns, drill: Drill | None, *, is_whole: bool
+) -> _Judged:
+    """Stores, saves or judges what was measured, as the user asked."""
+    settings, collected = session.settings, session.collected
+    state = state.with_notes(
+        state.other.explain_removed(collected.known), describe_leaked_state(state.leaked_state)
+    )
+    if settings.pool is not None:
+        judged = _Judged(state, list_saved(state, StoredRuns()))
+    elif session.is_shard:
+        left_out = find_gaps(settings, state, collected)
+        judged = _Judged(state.with_notes(*left_out.possible), list_measured(state, stored), gaps=left_out.certain)
+    elif settings.save:
+        judged = _save(session, state, stored, drill if is_whole else None, is_whole=is_whole)
+    else:
+        judged = _check(session, state, stored, drill)
+    judged = replace(judged, gaps=(*collected.raised.describe(), *collected.unmeasured, *judged.gaps))
+    if settings.keep_report and session.collector:
+        note = _describe_kept_reports(session.folder, session.collector)
+        judged = replace(judged, state=judged.state.with_notes(note))
+    return judged
+
+
 def _save(
-    session: SessionRecord,
-    settings: Settings,
-    state: GateState,
-    stored: StoredRuns,
-    collected: Collected,
-    drill: Drill | None,
-    *,
-    is_whole: bool,
+    session: SessionRecord, state: GateState, stored: StoredRuns, drill: Drill | None, *, is_whole: bool
 ) -> _Judged:
     """Saves what was measured, if that is all; a case that could not be saved has no verdict."""
-    verdicts = list_saved(state, stored)
+    settings, verdicts = session.settings, list_saved(state, stored)
     saved = SavedRuns()
     if not is_whole:
         saved = describe_unfinished_save(settings, state, session.folder)
@@ -179,36 +160,32 @@ def _save(
     if saved.error or not is_whole:
         # The session fails, whatever it has left out; and the baselines may be what cannot be read.
         return _Judged(state, verdicts, saved)
-    state = state.with_notes(*record_failures(settings, state, session, collected, saved))
-    left_out = find_gaps(settings, state, collected)
+    state = state.with_notes(*record_failures(session, state, saved))
+    left_out = find_gaps(settings, state, session.collected)
     gaps = (*left_out.certain, *find_unsaved(state))
     return _Judged(state.with_notes(*left_out.possible), verdicts, saved, gaps)
 
 
-def _check(
-    settings: Settings, state: GateState, stored: StoredRuns, collected: Collected, drill: Drill | None
-) -> _Judged:
+def _check(session: SessionRecord, state: GateState, stored: StoredRuns, drill: Drill | None) -> _Judged:
     """Judges what was measured by the stored runs, or by those of the other tree."""
     state = state.with_notes(*list_notes(state, stored))
     timed = judge_state(state, stored)
     state, verdicts = state.with_notes(*describe_identities(state, timed)), join_proofs(state, stored, timed)
     verdicts = drill.explain(verdicts) if drill else verdicts
-    left_out = find_gaps(settings, state, collected)
+    left_out = find_gaps(session.settings, state, session.collected)
     state = state.with_notes(*left_out.possible)
     gaps = (*left_out.certain, *find_unchecked(state, stored))
-    failing = {one.subject.case for one in verdicts if one.kind.fails_in(strict=settings.strict)}
+    failing = {one.subject.case for one in verdicts if one.kind.fails_in(strict=session.settings.strict)}
     state = state.with_notes(describe_expected([case for case in failing if expects_failure(state, case)]))
     return _Judged(state, verdicts, gaps=gaps, baseline_runs=list_compared(state, stored))
 
 
-def _make_result(
-    session: SessionRecord, settings: Settings, judged: _Judged, collected: Collected
-) -> SessionResult:
-    state = judged.state
+def _make_result(session: SessionRecord, judged: _Judged) -> SessionResult:
+    state, settings, collected = judged.state, session.settings, session.collected
     result = SessionResult(
         session=session.id,
         recorded=session.recorded_at(state),
-        collector=session.collector_title(settings, state),
+        collector=session.collector_title(state),
         environment=name_environment(state),
         verdicts=judged.verdicts,
         runs=state.summaries,
@@ -228,6 +205,23 @@ def _make_result(
         baselines_option=settings.baselines_option,
     )
     return add_measured(result, state)
+
+
+def _publish(session: SessionRecord, result: SessionResult) -> Mapping[ReportFile, str]:
+    """Writes the reports, a measured session's own among them; what could not be written, with the reason."""
+    own = [
+        ReportFile("json", session.folder / result_file.FILE_NAME),
+        ReportFile("session", session.folder / session_file.FILE_NAME),
+    ]
+    files = [*(own if session.collector else []), *session.settings.reports]
+    return publish(result, files, step_summary=step_summary_path())
+
+
+def _describe_files(session: SessionRecord, unwritten: Collection[ReportFile]) -> tuple[str, ...]:
+    """Sentences on where the user finds the traces and reports that were asked for."""
+    kept = _describe_kept(session.folder) if session.settings.keep and session.collector else ""
+    reports = [describe_written(file.path) for file in session.settings.reports if file not in unwritten]
+    return tuple(filter(None, [kept, *reports]))
 
 
 def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) -> dict[str, CaseOutcome]:

@@ -13,7 +13,6 @@ from pytest_nsight.baselines.failed_saves import FILE_NAME as FAILED_SAVES_FILE
 from pytest_nsight.baselines.failed_saves import FailedSave, load_failed_saves, store_failed_saves
 from pytest_nsight.baselines.stored_counters import store_counters
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.controller.collection.collection_record import Collected
 from pytest_nsight.controller.drill_down import Drill, read_cases
 from pytest_nsight.controller.recorded_session import list_whole_runs
 from pytest_nsight.controller.session_result import SessionRecord
@@ -129,18 +128,17 @@ def update_counters(settings: Settings, state: GateState, saved: SavedRuns, dril
     return notes
 
 
-def record_failures(
-    settings: Settings, state: GateState, session: SessionRecord, collected: Collected, saved: SavedRuns
-) -> tuple[str, ...]:
+def record_failures(session: SessionRecord, state: GateState, saved: SavedRuns) -> tuple[str, ...]:
     """Lets the next check name the cases that this save could not store; sentences on that."""
     if not state.device:
         # No measurement names the GPU model, whose folder would hold them; such a session fails as a whole.
         return ()
+    settings = session.settings
     folder, model = settings.baselines, store.model_slug(state.device)
     failures = {case: why for case, why in find_own_failures(state).items() if case not in saved.cases}
     failed = [FailedSave(case, session.recorded, why[:_MOST_CHARACTERS]) for case, why in failures.items()]
     try:
-        removed = collected.find_removed(load_failed_saves(folder, model), settings.root)
+        removed = session.collected.find_removed(load_failed_saves(folder, model), settings.root)
         store_failed_saves(folder, model, failed, {*saved.cases, *removed})
     except NsightError as error:
         return (f"the next check will not name the cases that were not saved: {error}",)

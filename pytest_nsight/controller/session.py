@@ -231,10 +231,12 @@ class NsightSession:
         state = self._state
         if state is None:
             return Conclusion()
-        record = SessionRecord(self._id, self._recorded, self.folder, self._collector, self._notes)
+        record = SessionRecord(
+            self._id, self._recorded, self.folder, self._settings, self._collector, self._collected, self._notes
+        )
         with self._runs.claim if self._runs is not None else nullcontext():
             stored = self._load(state.device)
-            return conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole, drill=drill)
+            return conclude(record, state, stored, is_whole=is_whole, drill=drill)
 
     def _load(self, device: str) -> StoredRuns:
         """The stored runs of a product; none where it is not known, or where two trees are compared."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_nsight.baselines import store
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.controller.collection.collection_record import Collected
+from pytest_nsight.controller.collection.collection_record import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate import shard_file
 from pytest_nsight.gate.judging import list_subjects
@@ -22,21 +22,30 @@ from pytest_nsight.model.verdicts import SessionResult
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """What is known of a session from its start.
+    """What is known of a session beside its measurements.
 
     Attributes:
         id: unique over all sessions.
         recorded: UTC time of its start, ISO 8601.
         folder: where its files go.
+        settings: what the user asked for.
         collector: what records it, None for a replay.
+        collected: what pytest collected.
         notes: sentences that do not depend on what was measured, such as those on the choice of the collector.
     """
 
     id: str
     recorded: str
     folder: Path
-    collector: Collector | None
+    settings: Settings
+    collector: Collector | None = None
+    collected: Collected = NOTHING_COLLECTED
     notes: tuple[str, ...] = ()
+
+    @property
+    def is_shard(self) -> bool:
+        """Whether it leaves what it measured to be judged with the other shards."""
+        return self.settings.shard is not None and not self.settings.save
 
     def recorded_at(self, state: GateState) -> str:
         """When what is judged was recorded; of a replay, the start of the session that recorded it."""
@@ -44,12 +53,12 @@ class SessionRecord:
             return self.recorded
         return min(filter(None, (run.recorded for run in state.summaries)), default=self.recorded)
 
-    def collector_title(self, settings: Settings, state: GateState) -> str:
+    def collector_title(self, state: GateState) -> str:
         """The collector as reports name it; a replay names its folder, outside of the root only the last part."""
         if self.collector is not None:
             return self.collector.title
-        folder = settings.replay or self.folder
-        shown = folder.relative_to(settings.root) if folder.is_relative_to(settings.root) else folder.name
+        folder, root = self.settings.replay or self.folder, self.settings.root
+        shown = folder.relative_to(root) if folder.is_relative_to(root) else folder.name
         recorded = state.environment.get("collector", "")
         return f"{recorded}, replay of {shown}" if recorded else f"replay of {shown}"
 
@@ -91,21 +100,14 @@ def _without_launches(run: RunSummary) -> RunSummary:
 
 
 def write_shard(
-    session: SessionRecord,
-    settings: Settings,
-    state: GateState,
-    stored: StoredRuns,
-    collected: Collected,
-    gaps: Sequence[str],
+    session: SessionRecord, state: GateState, stored: StoredRuns, gaps: Sequence[str]
 ) -> tuple[str, ...]:
     """Writes the file from which shards are joined.
 
     Args:
-        session: which one it is.
-        settings: what the user asked for, a shard among it.
+        session: which one it is, a shard.
         state: what was measured.
         stored: the runs to compare with.
-        collected: what pytest collected.
         gaps: sentences on what a strict session must not leave out.
 
     Returns:
@@ -114,6 +116,7 @@ def write_shard(
     Raises:
         BaselineError: the baselines cannot be read.
     """
+    settings, collected = session.settings, session.collected
     assert settings.shard is not None
     collector = "replay" if session.collector is None else session.collector.name
     identity = ShardIdentity(
@@ -121,7 +124,7 @@ def write_shard(
         fingerprint=collected.fingerprint,
         session=session.id,
         recorded=session.recorded_at(state),
-        collector=session.collector_title(settings, state),
+        collector=session.collector_title(state),
         options={
             "--nsight-collector": collector,
             "--nsight-against": state.other.commit or settings.against,

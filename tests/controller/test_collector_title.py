@@ -18,16 +18,16 @@ from tests.judge.runs import make_runs
     ("folder", "shown"), [("/project/tests/slow", "tests/slow"), ("/somewhere/else/slow", "slow")]
 )
 def test_a_replay_names_the_recorder_and_a_short_folder(folder: str, shown: str) -> None:
-    record = SessionRecord("s", "2026-03-01T12:00:00+00:00", Path("s"), None)
     settings = Settings(Path("/project"), replay=Path(folder))
+    record = SessionRecord("s", "2026-03-01T12:00:00+00:00", Path("s"), settings)
     state = GateState(plan=SessionPlan((), runs=1), environment={"collector": "nsys"})
 
-    assert record.collector_title(settings, state) == f"nsys, replay of {shown}"
-    assert record.collector_title(settings, GateState(plan=SessionPlan((), runs=1))) == f"replay of {shown}"
+    assert record.collector_title(state) == f"nsys, replay of {shown}"
+    assert record.collector_title(GateState(plan=SessionPlan((), runs=1))) == f"replay of {shown}"
 
 
 def test_a_replay_has_the_time_of_the_recording() -> None:
-    replayed = SessionRecord("s", "2026-03-01T12:00:00+00:00", Path("s"), None)
+    replayed = SessionRecord("s", "2026-03-01T12:00:00+00:00", Path("s"), Settings(Path()))
     runs = tuple(make_runs([20.0, 20.1], "old", recorded="2026-01-01T00:00:00Z"))
     state = GateState(plan=SessionPlan((), runs=2), summaries=runs)
 
