@@ -17,7 +17,7 @@ from pytest_nsight.collectors.nsys.open_export import MAGIC
 from pytest_nsight.collectors.nsys.read import read_explained
 from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError, explain_os_error
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.processes.claimed_folder import scratch
+from pytest_nsight.processes.owned_folder import scratch
 from pytest_nsight.processes.regular_files import check_content, unpack_gzip, unpack_xz
 
 _REPORT_SUFFIXES = (".nsys-rep", ".qdrep")

@@ -21,14 +21,14 @@ from pytest_nsight.controller.trees.git_revision import remove_worktree
 from pytest_nsight.controller.trees.revision_tree import WORKTREE
 from pytest_nsight.model.errors import unwritable
 from pytest_nsight.model.units import name_some
-from pytest_nsight.processes.claimed_folder import (
+from pytest_nsight.processes.owned_folder import (
     IN_USE,
-    Claim,
+    OwnedFolder,
     Owner,
-    claim,
+    own,
     remove_abandoned_scratch,
     remove_path,
-    seize,
+    take_over,
 )
 from pytest_nsight.protocol.manifest import FILE_NAME
 
@@ -37,8 +37,8 @@ _RUN = "run-"
 
 
 @dataclass(frozen=True, slots=True)
-class Swept:
-    """The result of a sweep.
+class Removal:
+    """What `remove_abandoned` has done.
 
     Attributes:
         removed: a sentence for each folder or file that is gone, and for each session that lost files.
@@ -52,7 +52,7 @@ class Swept:
         return "\n".join((*self.removed, *self.left) or ("nothing was left behind",))
 
 
-def begin_session(folder: Path, baselines: Path, *, keeps: bool) -> Claim:
+def begin_session(folder: Path, baselines: Path, *, keeps: bool) -> OwnedFolder:
     """Removes what killed sessions left, and marks the folder of a new one as in use.
 
     Args:
@@ -63,16 +63,16 @@ def begin_session(folder: Path, baselines: Path, *, keeps: bool) -> Claim:
     Raises:
         CollectorError: the folder cannot be written.
     """
-    sweep(folder.parent, baselines)
+    remove_abandoned(folder.parent, baselines)
     try:
-        claimed = claim(folder, keeps=keeps)
+        owned = own(folder, keeps=keeps)
     except OSError as error:
         raise unwritable(folder, error) from None
     make_session(folder)
-    return claimed
+    return owned
 
 
-def sweep(sessions: Path, baselines: Path) -> Swept:
+def remove_abandoned(sessions: Path, baselines: Path) -> Removal:
     """Removes what belongs to sessions and commands that no longer run.
 
     The manifests and logs of a killed session stay; its recordings stay if the user wanted to keep them.
@@ -84,14 +84,14 @@ def sweep(sessions: Path, baselines: Path) -> Swept:
     removed: list[str] = []
     left: list[str] = []
     with ExitStack() as held:
-        abandoned: list[Claim] = []
+        abandoned: list[OwnedFolder] = []
         for folder in find_sessions(sessions):
-            seized = seize(folder)
-            if isinstance(seized, Owner):
-                left.append(f"left {folder}: its session still runs ({seized})")
-            elif seized is not None:
-                held.callback(seized.release)
-                abandoned.append(seized)
+            taken = take_over(folder)
+            if isinstance(taken, Owner):
+                left.append(f"left {folder}: its session still runs ({taken})")
+            elif taken is not None:
+                held.callback(taken.release)
+                abandoned.append(taken)
         gone: dict[Path, list[Path]] = {}
         for one in abandoned:
             gone[one.folder] = list(_remove_private_folders(one.folder, left))
@@ -105,7 +105,7 @@ def sweep(sessions: Path, baselines: Path) -> Swept:
     if sessions.is_dir():
         drafts += remove_drafts(sessions)
     removed += [f"removed {path}, the draft of a process that was killed" for path in drafts]
-    return Swept(tuple(removed), (*left, *(f"left what is in {reason}" for reason in locked)))
+    return Removal(tuple(removed), (*left, *(f"left what is in {reason}" for reason in locked)))
 
 
 def _describe(folder: Path, paths: list[Path]) -> str:
@@ -128,7 +128,7 @@ def _remove_private_folders(session: Path, left: list[str]) -> Iterator[Path]:
                 yield private
 
 
-def _remove_the_rest(one: Claim) -> Iterator[Path]:
+def _remove_the_rest(one: OwnedFolder) -> Iterator[Path]:
     for place in (one.folder, *_real_folders(one.folder)):
         tree = place / WORKTREE
         if os.path.lexists(tree):

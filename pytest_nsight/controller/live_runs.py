@@ -51,7 +51,7 @@ class LiveRuns:
         gpus: the visible GPUs.
         worker_gpus: CUDA_VISIBLE_DEVICES of each of several workers; empty for one worker that sees all GPUs.
         revision: what --nsight-against names, None without it.
-        claim: of the session's folder; whoever leaves it gives the folder up.
+        owned_folder: the session's; whoever leaves the context gives it up.
     """
 
     def __init__(self, settings: Settings, name: tuple[str, str], arguments: Sequence[str], where: Path) -> None:
@@ -80,7 +80,7 @@ class LiveRuns:
         if settings.against:
             self.revision = resolve(settings.root, settings.against, may_build=bool(settings.against_build))
             self._workspace = Workspace(self.revision, self._folder)
-        self.claim: AbstractContextManager[object] = nullcontext()
+        self.owned_folder: AbstractContextManager[object] = nullcontext()
         self._has_begun = self._has_measured = False
         self._held = ExitStack()
         self._trees: tuple[Tree, ...] = ()
@@ -134,7 +134,7 @@ class LiveRuns:
         """Ends and removes what has been started early, if nothing has been measured after that."""
         if self._has_begun and not self._has_measured:
             self._has_begun, self._early = False, None
-            with self.claim:
+            with self.owned_folder:
                 self._held.close()
             with contextlib.suppress(OSError):
                 # It is not empty where the session has a result all the same.
@@ -229,10 +229,10 @@ class LiveRuns:
         return given.save or bool(given.against) or stored.is_dir()
 
     def _begin(self) -> None:
-        """Claims the session's folder, once."""
+        """Makes the session's folder and takes its lock, once."""
         if self._has_begun:
             return
-        self.claim = begin_session(self._folder, self._settings.baselines, keeps=self._settings.keep)
+        self.owned_folder = begin_session(self._folder, self._settings.baselines, keeps=self._settings.keep)
         self._has_begun = True
         if self._workspace is not None:
             self._held.callback(self._workspace.remove)

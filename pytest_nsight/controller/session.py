@@ -234,7 +234,7 @@ class NsightSession:
         record = SessionRecord(
             self._id, self._recorded, self.folder, self._settings, self._collector, self._collected, self._notes
         )
-        with self._runs.claim if self._runs is not None else nullcontext():
+        with self._runs.owned_folder if self._runs is not None else nullcontext():
             stored = self._load(state.device)
             return conclude(record, state, stored, is_whole=is_whole, drill=drill)
 

@@ -14,7 +14,7 @@ from pathlib import Path, PurePath
 from pytest_nsight.controller.workers.identity_folders import FOLDERS
 from pytest_nsight.gate import shard_file
 from pytest_nsight.model.errors import CollectorError, unwritable
-from pytest_nsight.processes.claimed_folder import IN_USE
+from pytest_nsight.processes.owned_folder import IN_USE
 from pytest_nsight.protocol.script import FIRST_PASS
 from pytest_nsight.report import result_file, session_file
 
@@ -108,7 +108,7 @@ def keep_session(folder: Path) -> None:
 def prune_sessions(sessions: Path, now_s: float | None = None) -> tuple[str, ...]:
     """Removes the oldest sessions over MOST_SESSIONS.
 
-    Some folders always stay: kept ones, those that a process has claimed, those written to of late (not every file
+    Some folders always stay: kept ones, those that a process owns, those written to of late (not every file
     system has locks), links, and names of another form.
 
     Args:

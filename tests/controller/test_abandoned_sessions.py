@@ -13,11 +13,11 @@ import pytest
 from pytest_nsight import cli
 from pytest_nsight.baselines.folder_lock import locked
 from pytest_nsight.collectors.nsys.private_folder import FOLDER_NAME, make_private_folder
-from pytest_nsight.controller.abandoned_sessions import sweep
+from pytest_nsight.controller.abandoned_sessions import remove_abandoned
 from pytest_nsight.controller.trees.git_revision import check_out, resolve
 from pytest_nsight.controller.trees.revision_tree import WORKTREE
 from pytest_nsight.model.errors import NsysError
-from pytest_nsight.processes.claimed_folder import IN_USE, claim, scratch
+from pytest_nsight.processes.owned_folder import IN_USE, own, scratch
 from tests.collectors.real import environment
 from tests.processes.marked_processes import wait_until
 
@@ -29,11 +29,11 @@ RUNNING = "20260102-120000-ab02"
 SESSION = """
 import os, sys
 from pathlib import Path
-from pytest_nsight.processes.claimed_folder import claim
+from pytest_nsight.processes.owned_folder import own
 from pytest_nsight.collectors.nsys.private_folder import make_private_folder
 
 session, keeps = Path(sys.argv[1]), sys.argv[2] == "keeps"
-held = claim(session, keeps=keeps)
+held = own(session, keeps=keeps)
 (session / "against-build.log").write_text("built")
 (session / "caches/this").mkdir(parents=True)
 for name in ("run-001", "run-001/worker-1"):
@@ -83,21 +83,21 @@ def test_of_a_killed_session_only_manifests_and_logs_stay(sessions: Path, tmp_pa
     run(SESSION, sessions / KILLED, "")
     assert IN_USE in files(sessions / KILLED)
 
-    swept = sweep(sessions, tmp_path / "baselines")
+    removal = remove_abandoned(sessions, tmp_path / "baselines")
 
     assert files(sessions / KILLED) == ["against-build.log", *(f"run-001/{name}" for name in RECORDS)]
-    (sentence,) = swept.removed
+    (sentence,) = removal.removed
     assert sentence.startswith(
         f"removed from {sessions / KILLED}, whose session was killed: run-001/nsys, run-001/"
     )
-    assert swept.left == ()
-    assert str(sweep(sessions, tmp_path / "baselines")) == "nothing was left behind"
+    assert removal.left == ()
+    assert str(remove_abandoned(sessions, tmp_path / "baselines")) == "nothing was left behind"
 
 
 def test_a_recording_that_was_to_be_kept_stays_without_its_secrets(sessions: Path, tmp_path: Path) -> None:
     run(SESSION, sessions / KILLED, "keeps")
 
-    sweep(sessions, tmp_path / "baselines")
+    remove_abandoned(sessions, tmp_path / "baselines")
 
     kept = sorted([*RECORDS, "job.json", "trace.sqlite", "worker-1/job.json", "worker-1/trace.sqlite"])
     assert files(sessions / KILLED / "run-001") == kept
@@ -106,7 +106,7 @@ def test_a_recording_that_was_to_be_kept_stays_without_its_secrets(sessions: Pat
 def test_what_belongs_to_a_running_session_stays_and_is_named(
     sessions: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    held = claim(sessions / RUNNING)
+    held = own(sessions / RUNNING)
     private = make_private_folder(sessions / RUNNING / "run-001")
     (private / "report.nsys-rep").write_text(SECRET)
     before = files(sessions)
@@ -117,7 +117,7 @@ def test_what_belongs_to_a_running_session_stays_and_is_named(
     output = capsys.readouterr().out
     assert output.startswith(f"left {sessions / RUNNING}: its session still runs (process {os.getpid()} on ")
     held.release()
-    sweep(sessions, tmp_path / "none")
+    remove_abandoned(sessions, tmp_path / "none")
     assert private.exists(), "what has no owner is nobody's to remove"
 
 
@@ -126,7 +126,7 @@ def test_a_session_that_was_killed_before_it_could_say_who_it_is(sessions: Path,
     (sessions / RUNNING).mkdir()
     (sessions / RUNNING / IN_USE).touch()
 
-    sweep(sessions, tmp_path / "baselines")
+    remove_abandoned(sessions, tmp_path / "baselines")
 
     assert list(sessions.iterdir()) == []
 
@@ -142,7 +142,7 @@ def test_links_and_folders_of_others_are_left_alone(sessions: Path, tmp_path: Pa
     (sessions / "20260103-120000-ab03" / IN_USE).write_text('{"process": [], "host": 7}' + "[" * 5000)
     (sessions / "20260103-120000-ab03/run-001" / FOLDER_NAME).symlink_to(outside)
 
-    sweep(sessions, tmp_path / "baselines")
+    remove_abandoned(sessions, tmp_path / "baselines")
 
     assert sorted(path.name for path in outside.iterdir()) == [IN_USE, "run-001"]
     assert (sessions / RUNNING / IN_USE).exists()
@@ -151,7 +151,7 @@ def test_links_and_folders_of_others_are_left_alone(sessions: Path, tmp_path: Pa
 
 COMMAND = """
 import os, sys
-from pytest_nsight.processes.claimed_folder import scratch
+from pytest_nsight.processes.owned_folder import scratch
 
 with scratch() as folder:
     (folder / "r.sqlite").write_text("planted-hunter2")
@@ -177,17 +177,17 @@ def test_the_folder_of_a_killed_command_goes_and_that_of_a_running_one_stays(
         # The one that lives has removed it before it made its own.
         assert list(temporary.iterdir()) == [folder]
 
-        swept = sweep(sessions, tmp_path / "baselines")
+        removal = remove_abandoned(sessions, tmp_path / "baselines")
 
-        assert swept.left == (f"left {folder}: its command still runs ({read_owner(folder)})",)
+        assert removal.left == (f"left {folder}: its command still runs ({read_owner(folder)})",)
         alive.communicate()
     assert list(temporary.iterdir()) == []
 
 
 def read_owner(folder: Path) -> str:
-    from pytest_nsight.processes.claimed_folder import Owner, seize  # noqa: PLC0415
+    from pytest_nsight.processes.owned_folder import Owner, take_over  # noqa: PLC0415
 
-    owner = seize(folder)
+    owner = take_over(folder)
     assert isinstance(owner, Owner)
     return str(owner)
 
@@ -227,13 +227,13 @@ def test_drafts_of_killed_savers_go_and_those_of_one_that_saves_stay(sessions: P
     (sessions / ".pool.json.gz.999999999.tmp").write_text("")
 
     with locked(homes[1]):
-        swept = sweep(sessions, tmp_path / "baselines")
+        removal = remove_abandoned(sessions, tmp_path / "baselines")
 
         assert [path.name for path in homes[0].iterdir()] == ["perf.json"]
         assert len(list(homes[1].glob(".*.tmp"))) == 1
-        assert len(swept.removed) == 2
-        assert "is locked by process" in swept.left[0]
-    sweep(sessions, tmp_path / "baselines")
+        assert len(removal.removed) == 2
+        assert "is locked by process" in removal.left[0]
+    remove_abandoned(sessions, tmp_path / "baselines")
     assert [path.name for path in homes[1].iterdir()] == ["perf.json"]
     assert list(sessions.iterdir()) == []
 
@@ -259,11 +259,11 @@ def test_a_worktree_goes_with_its_killed_session_and_one_in_use_stays(
 ) -> None:
     revision = resolve(repository, "HEAD", may_build=False)
     run(SESSION, sessions / KILLED, "")
-    held = claim(sessions / RUNNING)
+    held = own(sessions / RUNNING)
     for name in (KILLED, RUNNING):
         check_out(revision, sessions / name / WORKTREE)
 
-    sweep(sessions, tmp_path / "baselines")
+    remove_abandoned(sessions, tmp_path / "baselines")
 
     assert not (sessions / KILLED / WORKTREE).exists()
     assert (sessions / RUNNING / WORKTREE).exists()
@@ -276,9 +276,9 @@ def test_a_worktree_goes_with_its_killed_session_and_one_in_use_stays(
 CHECKS_OUT = """
 import sys
 from pathlib import Path
-from pytest_nsight.processes.claimed_folder import claim
+from pytest_nsight.processes.owned_folder import own
 from pytest_nsight.controller.trees.git_revision import check_out, resolve
-held = claim(Path(sys.argv[2]))
+held = own(Path(sys.argv[2]))
 check_out(resolve(Path(sys.argv[1]), "HEAD", may_build=False), Path(sys.argv[2], "against"))
 """
 
@@ -298,7 +298,7 @@ def test_a_worktree_that_git_had_half_made_goes_too(repository: Path, sessions: 
 
     assert "locked" in git(repository, "worktree", "list", "--porcelain")
     wait_until(lambda: not processes_in(repository))
-    sweep(sessions, tmp_path / "baselines")
+    remove_abandoned(sessions, tmp_path / "baselines")
     assert list(sessions.iterdir()) == []
     assert git(repository, "worktree", "list", "--porcelain").count("worktree ") == 1
 

@@ -14,7 +14,7 @@ from pytest_nsight.controller.session_folders import (
     make_run_folder,
     prune_sessions,
 )
-from pytest_nsight.processes.claimed_folder import claim
+from pytest_nsight.processes.owned_folder import own
 
 TOMORROW_S = time.time() + 24 * 3600
 
@@ -69,7 +69,7 @@ def test_a_claimed_session_stays_however_long_it_is_silent(tmp_path: Path) -> No
     """Parallel runs and drills write deeper than the files that show how long a session has been silent."""
     folders = [session(tmp_path, number) for number in range(1, MOST_SESSIONS + 2)]
 
-    with claim(folders[0]):
+    with own(folders[0]):
         assert prune_sessions(tmp_path, TOMORROW_S) == ()
     assert prune_sessions(tmp_path, TOMORROW_S) == (folders[0].name,)
 

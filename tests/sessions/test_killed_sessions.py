@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.processes.claimed_folder import IN_USE
+from pytest_nsight.processes.owned_folder import IN_USE
 from tests.collectors.real import require_nsys
 from tests.processes.marked_processes import VARIABLE, carriers, unique_token, wait_until
 

@@ -18,8 +18,8 @@ from pytest_nsight.collectors.nsys.find import Installation, find
 from pytest_nsight.collectors.nsys.private_folder import check_space, is_visible
 from pytest_nsight.collectors.nsys.profiling import profile
 from pytest_nsight.model.errors import NsightError
-from pytest_nsight.processes.claimed_folder import scratch
 from pytest_nsight.processes.log_files import last_lines
+from pytest_nsight.processes.owned_folder import scratch
 
 _PROBE_PAYLOAD = 4217
 _PROBE_S = 120.0

@@ -25,8 +25,8 @@ from pytest_nsight.collectors.nsys.read import read_explained
 from pytest_nsight.collectors.nsys.scrub import scrub
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.processes.child_process import ChildProcess
-from pytest_nsight.processes.claimed_folder import scratch
 from pytest_nsight.processes.log_files import read_tail
+from pytest_nsight.processes.owned_folder import scratch
 from pytest_nsight.processes.regular_files import check_regular, unpack_xz
 from pytest_nsight.protocol.job import WORKER_LOG
 

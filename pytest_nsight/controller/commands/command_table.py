@@ -97,9 +97,9 @@ def _init(_: argparse.Namespace) -> Answer:
 
 
 def _clean(options: argparse.Namespace) -> Answer:
-    from pytest_nsight.controller.abandoned_sessions import sweep
+    from pytest_nsight.controller.abandoned_sessions import remove_abandoned
 
-    return str(sweep(options.sessions, options.baselines)), 0
+    return str(remove_abandoned(options.sessions, options.baselines)), 0
 
 
 def _show(options: argparse.Namespace) -> Answer:

@@ -34,7 +34,7 @@ class Owner:
     Attributes:
         process: its id.
         host: where it runs.
-        since: UTC time of the claim, ISO 8601.
+        since: UTC time from which on it belongs to it, ISO 8601.
         keeps: whether the user wants the recordings in the folder to stay.
     """
 
@@ -47,8 +47,8 @@ class Owner:
         return f"process {self.process} on {self.host!a} since {self.since!a}"
 
 
-class Claim:
-    """A folder's lock, held."""
+class OwnedFolder:
+    """A folder whose lock this process holds."""
 
     def __init__(self, folder: Path, descriptor: int, owner: Owner | None) -> None:
         """Takes over the open file.
@@ -62,7 +62,7 @@ class Claim:
         self.owner = owner
         self._descriptor = descriptor
 
-    def __enter__(self) -> Claim:  # noqa: PYI034 - typing.Self needs Python 3.11
+    def __enter__(self) -> OwnedFolder:  # noqa: PYI034 - typing.Self needs Python 3.11
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -80,7 +80,7 @@ class Claim:
         self._descriptor = -1
 
 
-def claim(folder: Path, *, keeps: bool = False, mode: int = 0o777) -> Claim:
+def own(folder: Path, *, keeps: bool = False, mode: int = 0o777) -> OwnedFolder:
     """Makes a folder, if it is not there yet, and marks it as this process's.
 
     Args:
@@ -107,29 +107,29 @@ def claim(folder: Path, *, keeps: bool = False, mode: int = 0o777) -> Claim:
             # Without locks nobody can know when the owner is gone: the folder is nobody's to remove.
             os.close(descriptor)
             path.unlink(missing_ok=True)
-            return Claim(folder, -1, owner)
+            return OwnedFolder(folder, -1, owner)
         if is_open_at(descriptor, path):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, json.dumps(asdict(owner)).encode())
-            return Claim(folder, descriptor, owner)
+            return OwnedFolder(folder, descriptor, owner)
         os.close(descriptor)
 
 
-def seize(folder: Path) -> Claim | Owner | None:
+def take_over(folder: Path) -> OwnedFolder | Owner | None:
     """Takes the lock of a folder whose owner is gone.
 
     Args:
         folder: any folder; links are not followed.
 
     Returns:
-        The lock; or the owner, who runs; or None for a folder that nobody has claimed, or that is not ours.
+        The folder; or its owner, who runs; or None for a folder without a lock, or of another user.
     """
     try:
         if not _is_own_folder(folder):
             return None
         descriptor = os.open(folder / IN_USE, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        # Its owner was killed before it could claim it. One that is about to makes it again.
+        # Its owner was killed before it could lock it. One that is about to makes it again.
         with contextlib.suppress(OSError):
             folder.rmdir()
         return None
@@ -143,7 +143,7 @@ def seize(folder: Path) -> Claim | Owner | None:
             os.close(descriptor)
             return owner or Owner(0, "?", "?")
         if is_open_at(descriptor, folder / IN_USE):
-            return Claim(folder, descriptor, owner)
+            return OwnedFolder(folder, descriptor, owner)
     os.close(descriptor)
     return None
 
@@ -156,7 +156,7 @@ def scratch() -> Iterator[Path]:
     """
     remove_abandoned_scratch()
     folder = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
-    held = claim(folder, mode=0o700)
+    held = own(folder, mode=0o700)
     try:
         yield folder
     except NsysError:
@@ -181,12 +181,12 @@ def remove_abandoned_scratch() -> tuple[tuple[Path, ...], tuple[tuple[Path, Owne
     """
     removed, left = [], []
     for folder in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
-        seized = seize(folder)
-        if isinstance(seized, Owner):
-            left.append((folder, seized))
-        elif seized is not None:
+        taken = take_over(folder)
+        if isinstance(taken, Owner):
+            left.append((folder, taken))
+        elif taken is not None:
             empty(folder)
-            seized.release()
+            taken.release()
             removed.append(folder)
     return tuple(removed), tuple(left)
 
