@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+# A pytest inside this process forgets what it imports, and numpy and scipy cannot be imported twice.
+import pytest_nsight.controller.controller_plugin  # noqa: F401
 from tests.processes.marked_processes import unique_token
 
 # What a shell starts in the background ignores SIGINT, and so would every process that these tests interrupt.

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-# A pytest inside this process forgets what it imports, and numpy cannot be imported twice.
-import pytest_nsight.controller.controller_plugin  # noqa: F401
 from pytest_nsight.controller.collection import affected_cases
 from tests.repositories import git
 

@@ -7,8 +7,6 @@ from pathlib import Path
 import pytest
 from _pytest.config import get_config
 
-# A pytest inside this process forgets what it imports, and numpy cannot be imported twice.
-import pytest_nsight.controller.controller_plugin  # noqa: F401
 from pytest_nsight.controller.commands.caller_paths import CallerPaths, place_options
 from pytest_nsight.controller.options import SWITCH_OPTIONS
 from pytest_nsight.controller.settings import read_settings
