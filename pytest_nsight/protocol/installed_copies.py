@@ -93,19 +93,32 @@ def equal_files(root: str, owns: Callable[[str], bool]) -> dict[str, EqualFile]:
         root: top folder of the tree.
         owns: whether a path is the tree's own.
     """
-    found = {}
+    return {
+        installed: EqualFile(source, folder)
+        for folder, distribution in _installed_projects(root, owns)
+        for file in _modules(distribution)
+        for installed in _locate(distribution, [file])
+        for source in (str(Path(folder, *place, file)) for place in SOURCES)
+        if _is_equal(installed, source)
+    }
+
+
+def _installed_projects(root: str, owns: Callable[[str], bool]) -> Iterator[tuple[str, Distribution]]:
+    """The folder of each project below the tree's top, and what is installed under its name."""
     for folder, below, files in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
         below[:] = [name for name in below if name[0] != "." and depth < _DEPTH and owns(f"{folder}/{name}")]
         for project in named_in(folder, PROJECT_FILES.intersection(files)) if depth else ():
             for distribution in importlib.metadata.distributions(name=project):
-                for file in _modules(distribution):
-                    installed = os.path.realpath(str(distribution.locate_file(file)))
-                    for source in (str(Path(folder, *place, file)) for place in SOURCES):
-                        with contextlib.suppress(OSError):
-                            if filecmp.cmp(installed, source, shallow=False):
-                                found[installed] = EqualFile(source, folder)
-    return found
+                yield folder, distribution
+
+
+def _is_equal(one: str, other: str) -> bool:
+    """Whether both files can be read and have the same bytes."""
+    try:
+        return filecmp.cmp(one, other, shallow=False)
+    except OSError:
+        return False
 
 
 def _locate(distribution: Distribution, files: Iterable[PackagePath]) -> Iterator[str]:

@@ -167,8 +167,8 @@ def main(folder: Path) -> int:
     atexit.register(_write_first_pass, folder, listing, router, os.getpid())
     try:
         run_script(job.script, job.script.path)
-    except SystemExit as wish:
-        if wish.code not in (None, 0):
+    except SystemExit as request:
+        if request.code not in (None, 0):
             raise
     except Exception as error:
         print(write_traceback(error), file=sys.stderr)  # noqa: T201

@@ -189,8 +189,8 @@ def _ending_this_test_only() -> Generator[None, object, object]:
     """Turns pytest.exit into a failure of the test: otherwise the cases after it would not be measured."""
     try:
         return (yield)
-    except pytest.exit.Exception as wish:
-        pytest.fail(f"pytest.exit: {wish.msg} (with --nsight it ends this test only)", pytrace=False)
+    except pytest.exit.Exception as request:
+        pytest.fail(f"pytest.exit: {request.msg} (with --nsight it ends this test only)", pytrace=False)
 
 
 def _is_changed_by_json(value: object) -> bool:
