@@ -15,7 +15,7 @@ import pytest
 
 from pytest_nsight.collectors.torch.torch_collector import TorchCollector
 from pytest_nsight.controller.trees.revision_tree import Tree
-from pytest_nsight.controller.workers.prewarmed import pool_size
+from pytest_nsight.controller.workers.prewarmed import count_prewarmed
 from pytest_nsight.controller.workers.time_limits import TimeLimits
 from pytest_nsight.controller.workers.worker_run import LiveSource
 from pytest_nsight.controller.workers.worker_starter import LiveSession
@@ -343,7 +343,7 @@ def test_a_process_that_got_ready_for_nothing_leaves_nothing(pytester: pytest.Py
     assert 1 < len(runs) <= 2 * MOST_FAILURES_ALONE + 1
     # The controller, the runs, and the processes that nothing asked for, which leave no folder.
     imports = (pytester.path / "imports").read_text().count("once")
-    assert len(runs) + 1 < imports <= len(runs) + 1 + 2 * pool_size()
+    assert len(runs) + 1 < imports <= len(runs) + 1 + 2 * count_prewarmed()
     assert all((run / "manifest.jsonl").exists() for run in runs)
     assert not [*pytester.path.rglob("*.nsys-rep"), *pytester.path.rglob("*.qdstrm")]
     assert not [process for process in Path("/proc").glob("[0-9]*") if _mentions(process, str(pytester.path))]

@@ -1,4 +1,4 @@
-"""Workers that have been started: each imports and collects by itself, then waits for its assignment.
+"""Prewarmed workers: each imports and collects by itself, then waits for its assignment.
 
 The assignment need not be known when a worker starts: a look decides it, and the process after a look should not
 begin with seconds of imports.
@@ -115,11 +115,11 @@ class PrewarmedWorker:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class PrewarmedPool:
-    """The workers that wait, in the order in which they were started."""
+class WaitingWorkers:
+    """The prewarmed workers that have no turn yet, in the order in which they were started."""
 
     def __init__(self, start: Callable[[str], PrewarmedWorker], collector: Collector) -> None:
-        """Makes an empty one.
+        """Starts nothing yet.
 
         Args:
             start: starts a worker on a tree.
@@ -213,7 +213,7 @@ def list_needed(late_imports: Iterable[LateImport], cases: Iterable[str]) -> set
     return {one.module for one in late_imports if one.case.partition("[")[0] in functions}
 
 
-def pool_size(cases: int = 0) -> int:
+def count_prewarmed(cases: int = 0) -> int:
     """How many processes may get ready beside those that run; it depends on the CPUs this session may use.
 
     Args:

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_nsight.controller.workers.prewarmed import (
-    PrewarmedPool,
     PrewarmedWorker,
+    WaitingWorkers,
+    count_prewarmed,
     list_needed,
-    pool_size,
 )
 from pytest_nsight.controller.workers.progress import LateImport, Progress, Tail
 from pytest_nsight.controller.workers.time_limits import read_overdue
@@ -75,7 +75,7 @@ class LiveSource:
         self._most_cases = self._unread_alone = 0
         self._measures_again = measures_again
         self._may_get_ready = True
-        self._pool = PrewarmedPool(self._get_ready, session.collector)
+        self._waiting = WaitingWorkers(self._get_ready, session.collector)
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
         """Measures the cases in one fresh process, and once more if its record cannot be read.
@@ -108,7 +108,7 @@ class LiveSource:
             return error.note(self._measure(assignment, is_again=True))
 
     def _measure(self, assignment: Assignment, *, is_again: bool = False) -> tuple[MeasuredProcess, ...]:
-        running = self._pool.take(assignment)
+        running = self._waiting.take(assignment)
         folder = running.folder
         try:
             with running.process:
@@ -154,15 +154,15 @@ class LiveSource:
             return
         self._late_imports.update(late_imports)
         try:
-            self._pool.fill(upcoming[: pool_size()])
-            self._pool.import_early({one.module for one in self._late_imports})
+            self._waiting.fill(upcoming[: count_prewarmed()])
+            self._waiting.import_early({one.module for one in self._late_imports})
         except CollectorError:
             # What keeps it from starting is reported when its assignment comes.
             self._may_get_ready = False
 
     def close(self) -> None:
         """Ends the processes that wait for an assignment that will not come."""
-        self._pool.close()
+        self._waiting.close()
 
     @property
     def started(self) -> int:
@@ -189,10 +189,10 @@ class LiveSource:
         is_time = has_ended if times_cpu else bool(progress.case or progress.done)
         try:
             if is_time and not (times_cpu and not upcoming[0].cases):
-                self._pool.fill(upcoming[: 1 if times_cpu else pool_size(progress.total)])
-                self._pool.import_early(self._needed)
+                self._waiting.fill(upcoming[: 1 if times_cpu else count_prewarmed(progress.total)])
+                self._waiting.import_early(self._needed)
             if has_ended and not times_cpu:
-                self._pool.release(upcoming[0])
+                self._waiting.release(upcoming[0])
         except CollectorError:
             # What keeps it from starting is reported when its assignment comes.
             self._upcoming = ()

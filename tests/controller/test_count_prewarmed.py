@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pytest_nsight.controller.workers.prewarmed import list_needed, pool_size
+from pytest_nsight.controller.workers.prewarmed import count_prewarmed, list_needed
 from pytest_nsight.controller.workers.progress import LateImport
 
 
@@ -18,7 +18,7 @@ def test_more_get_ready_with_more_cpus_and_beside_short_runs(
     monkeypatch: pytest.MonkeyPatch, cpus: int, cases: int, expected: int
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))
-    assert pool_size(cases) == expected
+    assert count_prewarmed(cases) == expected
 
 
 def test_what_a_case_of_the_pass_imported_all_cases_of_its_function_need() -> None:
