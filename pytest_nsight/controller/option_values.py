@@ -50,6 +50,31 @@ class GivenValues:
             )
         return value
 
+    def flag(self, name: str) -> bool:
+        """Whether a switch is on.
+
+        Raises:
+            UsageError: the ini file's value is neither true nor false.
+        """
+        return bool(self(name))
+
+    def text(self, name: str) -> str:
+        """A text, "" where neither gives one.
+
+        Raises:
+            UsageError: the ini file's is empty, or stands in quotes.
+        """
+        return self(name) or ""
+
+    def number(self, name: str) -> int | None:
+        """A number of at least 1, None where neither gives one.
+
+        Raises:
+            UsageError: it is no such number, or too large.
+        """
+        value = self(name)
+        return None if value is None else positive(self.source(name), value)
+
     def is_option(self, name: str) -> bool:
         """Whether the command line gives it."""
         return self._config.getoption(f"nsight_{name}") is not None

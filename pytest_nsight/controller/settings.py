@@ -134,24 +134,12 @@ def read_settings(config: pytest.Config) -> Settings:
     given = GivenValues(config)
     refuse_empty(config)
     _refuse_combinations(config)
-    collector = given("collector") or AUTO
-    if collector not in collector_names():
-        raise UsageError(
-            f"{given.source('collector')} is {collector!r}; choose one of {', '.join(collector_names())}"
-        )
     save = bool(config.getoption("nsight_save"))
     against = config.getoption("nsight_against") or ""
     default_runs = RUNS_OF_EACH_TREE if against else SAVED_AT_ONCE if save else RUNS_TO_CHECK
-    rounds, timeout = given("rounds"), given("timeout")
-    replay = config.getoption("nsight_replay")
-    here = config.invocation_params.dir
-    pool = config.getoption("nsight_pool")
-    folder = here / replay if replay else None
-    if folder and not folder.is_dir():
-        raise UsageError(f"--nsight-replay {replay}: no such folder; give the folder of a recorded session")
-    shard = parse_shard(config.getoption("nsight_shard"), given("shard_by") or ShardBy.DURATION.value)
-    if shard is not None and shard.by is ShardBy.DURATION:
-        refuse_other_divider(config)
+    timeout, durations = given("timeout"), given("durations")
+    here, pool = config.invocation_params.dir, config.getoption("nsight_pool")
+    collector, replay, shard = _choose_collector(given), _find_recording(config), _read_shard(config, given)
     workers, most_workers = taken_workers(config)
     return Settings(
         root=config.rootpath,
@@ -160,27 +148,25 @@ def read_settings(config: pytest.Config) -> Settings:
         baselines=given.baselines(),
         baselines_option=_name_baselines(config, given),
         runs=_enough(positive(given.source("runs"), given("runs") or default_runs), against),
-        rounds=None if rounds is None else positive(given.source("rounds"), rounds),
+        rounds=given.number("rounds"),
         band=parse_band(given.source("band"), given("band") or DEFAULT_BAND),
-        strict=bool(given("strict")),
-        user_ranges=bool(given("user_ranges")),
-        visible_variables=tuple((given("visible_variables") or "").replace(",", " ").split()),
-        cpu_threads=None
-        if (threads := given("cpu_threads")) is None
-        else positive(given.source("cpu_threads"), threads),
+        strict=given.flag("strict"),
+        user_ranges=given.flag("user_ranges"),
+        visible_variables=tuple(given.text("visible_variables").replace(",", " ").split()),
+        cpu_threads=given.number("cpu_threads"),
         # Counters are read of what runs now; a setting of the ini file is for the sessions that measure.
-        drill=bool(given("drill")) and not replay and not pool,
-        gpu_metrics=bool(given("gpu_metrics")),
-        keep_report=bool(given("keep_report")),
-        keep=bool(given("keep")),
+        drill=given.flag("drill") and not replay and not pool,
+        gpu_metrics=given.flag("gpu_metrics"),
+        keep_report=given.flag("keep_report"),
+        keep=given.flag("keep"),
         save=save,
         reason=parse_reason(config.getoption("nsight_reason"), save=save),
-        replay=folder,
+        replay=replay,
         pool=here / pool if pool else None,
         pool_minutes=parse_minutes(config.getoption("nsight_pool_minutes"), pool),
         confirming=parse_confirming(config.getoption("nsight_pool_confirming"), pool),
         against=against,
-        against_build=given("against_build") or "",
+        against_build=given.text("against_build"),
         ini=config.inipath,
         reports=read_requests(
             [*_list_reports(given), *given("report")],
@@ -191,13 +177,39 @@ def read_settings(config: pytest.Config) -> Settings:
         affected=config.getoption("nsight_affected") or "",
         affected_by=tuple(given("affected_by")),
         shard=shard,
-        durations=given.start("durations") / durations if (durations := given("durations")) else None,
-        canaries=bool(given("canaries")),
-        identity=bool(given("identity")),
+        durations=given.start("durations") / durations if durations else None,
+        canaries=given.flag("canaries"),
+        identity=given.flag("identity"),
         workers=workers,
         most_workers=most_workers,
         script=config.stash.get(SCRIPT, None),
     )
+
+
+def _choose_collector(given: GivenValues) -> str:
+    name = given.text("collector") or AUTO
+    if name not in collector_names():
+        raise UsageError(f"{given.source('collector')} is {name!r}; choose one of {', '.join(collector_names())}")
+    return name
+
+
+def _find_recording(config: pytest.Config) -> Path | None:
+    """The folder of the session to judge again, None for a session that measures."""
+    given = config.getoption("nsight_replay")
+    if not given:
+        return None
+    folder: Path = config.invocation_params.dir / given
+    if not folder.is_dir():
+        raise UsageError(f"--nsight-replay {given}: no such folder; give the folder of a recorded session")
+    return folder
+
+
+def _read_shard(config: pytest.Config, given: GivenValues) -> Shard | None:
+    """The part of the session that is measured here, None for all of it."""
+    shard = parse_shard(config.getoption("nsight_shard"), given.text("shard_by") or ShardBy.DURATION.value)
+    if shard is not None and shard.by is ShardBy.DURATION:
+        refuse_other_divider(config)
+    return shard
 
 
 _EXCLUSIVE = (
