@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from pytest_nsight.controller.options import DEFAULT_BASELINES, VALUES
 from pytest_nsight.model.argument_types import explain_end_of_options, is_end_of_options
 from pytest_nsight.model.errors import UsageError
 
+_PREFIX = "nsight_"
 _LONGEST_REASON = 500
 _SHOWN = 40
 _MOST = 100_000
@@ -113,6 +115,48 @@ def refuse_empty(config: pytest.Config) -> None:
                 raise UsageError(explain_end_of_options(source))
             if value is not None and not value.strip():
                 raise UsageError(_explain_empty(source))
+
+
+def refuse_unknown(config: pytest.Config) -> None:
+    """Refuses settings that nobody reads: a misspelt nsight_strict must not make a strict gate another one.
+
+    Raises:
+        UsageError: the ini file, or -o, gives one.
+    """
+    overrides = {text.partition("=")[0].strip() for text in config.getoption("override_ini") or ()}
+    # pytest only warns of these, and of what -o gives not in all of its versions.
+    unread = {name for name in overrides if not _is_setting(config, name)}
+    unread.update(config._get_unknown_ini_keys())  # noqa: SLF001 - its only name
+    for name in sorted(unread):
+        if re.match(r"(--)?nsight([-_]|$)", name):
+            raise UsageError(_explain_unknown(config, name, "-o" if name in overrides else _ini_name(config)))
+
+
+def _explain_unknown(config: pytest.Config, name: str, source: str) -> str:
+    wanted = name.removeprefix("--").replace("-", "_")
+    options = [option for option in vars(config.option) if re.match(r"nsight(_|$)", option)]
+    if wanted in options and not _is_setting(config, wanted):
+        given = f"--{wanted.replace('_', '-')}"
+        return f"{name} in {source} is no setting; give {given} on the command line, or in addopts"
+    settings = [option for option in (*options, "nsight_mark") if _is_setting(config, option)]
+    # All begin alike, which makes none of them near.
+    nearest = get_close_matches(wanted[len(_PREFIX) :], [one[len(_PREFIX) :] for one in settings], n=1)
+    remedy = f"write {_PREFIX}{nearest[0]}, if that is meant" if nearest else "pytest --help lists all settings"
+    return f"{name} in {source} is no setting of pytest-nsight or of another plugin, so it has no effect; {remedy}"
+
+
+def _is_setting(config: pytest.Config, name: str) -> bool:
+    """Whether some plugin has declared it for the ini file."""
+    try:
+        config.getini(name)
+    except (TypeError, ValueError, pytest.UsageError) as error:
+        # A setting with a wrong value is one.
+        return not str(error).startswith("unknown configuration value")
+    return True
+
+
+def _ini_name(config: pytest.Config) -> str:
+    return config.inipath.name if config.inipath is not None else "the ini file"
 
 
 def _explain_empty(source: str) -> str:

@@ -22,6 +22,7 @@ from pytest_nsight.controller.option_values import (
     parse_reason,
     positive,
     refuse_empty,
+    refuse_unknown,
 )
 from pytest_nsight.controller.options import DEFAULT_BASELINES
 from pytest_nsight.controller.pytest_input import taken_workers
@@ -133,6 +134,7 @@ def read_settings(config: pytest.Config) -> Settings:
     """
     given = GivenValues(config)
     refuse_empty(config)
+    refuse_unknown(config)
     _refuse_combinations(config)
     save = bool(config.getoption("nsight_save"))
     against = config.getoption("nsight_against") or ""

@@ -156,6 +156,7 @@ def test_a_value_of_another_type_in_a_toml_table_is_refused_with_what_to_write(
             "is 'stored', with quotes, which only a .toml file needs; write: nsight_baselines = stored",
         ),
         ("nsight_band = abc", "is 'abc'; give a percentage such as 2%, or a ratio such as 0.02"),
+        ("nsight_strct = true", "is no setting of *; write nsight_strict, if that is meant"),
         ("nsight_rounds = 0", "is '0'; give a whole number of at least 1"),
         ("nsight_collector = nvprof", "is 'nvprof'; choose one of *"),
         ("nsight_report = foo", "is 'foo'; give NAME=PATH, where NAME is json, *"),
