@@ -61,7 +61,7 @@ def load(folder: Path, model: str, cases: Iterable[str] | None = None) -> Baseli
         The stored runs; none if there is no such folder.
 
     Raises:
-        BaselineError: a file is damaged, of a newer format, or cannot be read.
+        BaselineError: a file is damaged, of a newer format, cannot be read, or holds cases of another one's name.
     """
     home = folder / model
     with explaining("read", home):
@@ -79,6 +79,13 @@ def load(folder: Path, model: str, cases: Iterable[str] | None = None) -> Baseli
                     f"{file_name(subject.case)}"
                 )
             runs[subject], holders[subject] = stored, path
+    # A check reads only the files that are named after its cases, so it would find no baseline.
+    for subject, path in holders.items():
+        if path.name != file_name(subject.case):
+            raise BaselineError(
+                f"{path} holds {subject.label}, which is looked for in {file_name(subject.case)} alone; rename the "
+                "file, or delete it and save again with --nsight-save"
+            )
     return Baselines(home, runs)
 
 

@@ -276,6 +276,16 @@ def test_one_subject_in_two_files_is_told(tmp_path: Path) -> None:
         load(tmp_path, MODEL)
 
 
+def test_a_file_of_another_name_is_refused_as_no_check_would_find_its_cases(tmp_path: Path) -> None:
+    (path,) = save(tmp_path, MODEL, [run(1)])
+    path.rename(path.with_name("tidied.json"))
+
+    with pytest.raises(
+        BaselineError, match=rf"tidied\.json holds .*, which is looked for in {path.name} alone; rename"
+    ):
+        load(tmp_path, MODEL)
+
+
 @pytest.mark.slow
 def test_a_file_that_is_a_link_stays_one_and_the_file_behind_it_is_saved(tmp_path: Path) -> None:
     save(tmp_path, "h200", [run(1)])
