@@ -23,7 +23,13 @@ from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER
 from pytest_nsight.controller.session_plan import identifies_launches
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.trees.git_revision import Revision, describe_commit, refuse_nested, resolve
+from pytest_nsight.controller.trees.git_revision import (
+    Revision,
+    describe_commit,
+    describe_same_tree,
+    refuse_nested,
+    resolve,
+)
 from pytest_nsight.controller.trees.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.workers.first_pass import place_first_pass
 from pytest_nsight.controller.workers.gpu_assignment import choose_gpus
@@ -80,6 +86,8 @@ class LiveRuns:
         if settings.against:
             self.revision = resolve(settings.root, settings.against, may_build=bool(settings.against_build))
             self._workspace = Workspace(self.revision, self._folder)
+            if self._commit == self.revision.commit:
+                self.notes += (describe_same_tree(self.revision),)
         self.owned_folder: AbstractContextManager[object] = nullcontext()
         self._has_begun = self._has_measured = False
         self._held = ExitStack()

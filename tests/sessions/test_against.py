@@ -283,6 +283,17 @@ def test_what_cannot_be_compared_is_one_sentence(
     result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
 
 
+def test_a_tree_that_is_the_revision_itself_is_named(against: Gate, repository: Path) -> None:
+    same = against("--collect-only")
+    (repository / "src/ops.py").write_text(OPS + "# changed\n")
+    changed = against("--collect-only")
+
+    said = " ".join(same.stdout.str().split())
+    assert "nsight: this tree is HEAD (" in said
+    assert "to compare the last commit with the one before, give --nsight-against HEAD~1" in said
+    assert "this tree is" not in changed.stdout.str()
+
+
 def test_a_conftest_that_ignores_the_revisions_folder_is_named(against: Gate, repository: Path) -> None:
     (repository / "conftest.py").write_text(
         "def pytest_ignore_collect(collection_path):\n"

@@ -198,3 +198,11 @@ def describe_commit(root: Path) -> str:
     except UsageError:
         return ""
     return "" if revision.code else revision.text.strip() + ("+" if status.text.strip() else "")
+
+
+def describe_same_tree(revision: Revision) -> str:
+    """A sentence for a comparison that no change can fail, as where CI compares the main branch with itself."""
+    return (
+        f"this tree is {revision.name} ({revision.short}) itself, but for untracked files, so no change of "
+        f"a file of git is compared; to compare the last commit with the one before, give {revision.option} HEAD~1"
+    )
