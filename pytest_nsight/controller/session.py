@@ -53,6 +53,7 @@ class NsightSession:
         self._notes = self._runs.notes if self._runs is not None else ()
         if settings.drill and not (self._runs is not None and self._runs.gpus):
             self._notes += explain_no_drill(settings.collector)
+        self._notes += _describe_absent_baselines(settings)
         self._collected = NOTHING_COLLECTED
         self._state: GateState | None = None
         self._stored: dict[str, StoredRuns] = {}
@@ -248,3 +249,15 @@ class NsightSession:
             stored = StoredRuns(found.runs, load_failed_saves(folder, model))
             self._stored[device] = stored.without_session(self._replayed) if self._replayed else stored
         return self._stored[device]
+
+
+def _describe_absent_baselines(given: Settings) -> tuple[str, ...]:
+    """A sentence where the command line names a folder of baselines to compare with that is not there."""
+    compares = not (given.save or given.against or given.shard or given.pool)
+    if not compares or not given.baselines_option or given.baselines.exists():
+        return ()
+    sentence = (
+        f"--nsight-baselines names {given.baselines}, which does not exist, so nothing can be compared; correct "
+        "the path, or save there first with --nsight-save"
+    )
+    return (sentence,)

@@ -38,3 +38,19 @@ def test_what_every_command_finds_by_itself_is_not_named(pytester: pytest.Pytest
     pytester.makeini(ini)
 
     assert named(pytester) == ""
+
+
+def test_a_folder_of_the_command_line_that_does_not_exist_is_said_before_anything_is_measured(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makepyfile("import pytest\n\n@pytest.mark.nsight\ndef test_it(nsight): nsight(int)\n")
+    pytester.mkdir("baselines")
+    options = ("--nsight", "--collect-only", "--nsight-collector=torch")
+
+    heads = [
+        " ".join(pytester.runpytest_subprocess(*options, *more).stdout.str().split())
+        for more in (["--nsight-baselines=basline"], ["--nsight-baselines=basline", "--nsight-save"], [])
+    ]
+
+    assert "basline, which does not exist, so nothing can be compared; correct the path, or save" in heads[0]
+    assert [head.count("does not exist") for head in heads] == [1, 0, 0]
