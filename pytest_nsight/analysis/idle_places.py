@@ -7,6 +7,7 @@ a device counts for the process that uses it, or for all that do as if they were
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
@@ -16,7 +17,7 @@ import numpy as np
 from pytest_nsight.analysis.bottleneck import Bottleneck
 from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.intervals import TimeSet
-from pytest_nsight.analysis.range_tree import RangeTable
+from pytest_nsight.analysis.range_tree import RangeNode, RangeTable
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Ints, Trace
@@ -90,18 +91,21 @@ def find_idle_places(trace: Trace, timeline: Timeline, table: RangeTable, window
     return tuple(sorted((one for one in places if one.total_ns), key=lambda one: -one.total_ns))
 
 
-def locate(bottleneck: Bottleneck | None, places: Sequence[IdlePlace]) -> Bottleneck | None:
+def locate(
+    bottleneck: Bottleneck | None, places: Sequence[IdlePlace], ranges: Sequence[RangeNode]
+) -> Bottleneck | None:
     """A bottleneck that says so if the devices are idle outside of every range most of the time.
 
     Args:
         bottleneck: of the whole trace.
         places: where its idle time is.
+        ranges: the tree, the outermost range with the most device time first.
     """
     outside = next((one for one in places if one.label == OUTSIDE), None)
     if bottleneck is None or outside is None or outside.share <= _MOSTLY:
         return bottleneck
     part = f"{100 * outside.share:.1f} % are idle outside of every range, {duration(outside.largest_ns)} at once"
-    remedy = f"look at ranges alone with --range, or {bottleneck.remedy}"
+    remedy = f"look at ranges alone, as with --range {shlex.quote(ranges[0].path[0])}, or {bottleneck.remedy}"
     return replace(bottleneck, evidence=f"{bottleneck.evidence}; {part}", remedy=remedy)
 
 

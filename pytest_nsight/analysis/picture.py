@@ -177,17 +177,18 @@ def analyse(
     waiting = share_of_waits(trace, table, np.flatnonzero(table.parent == NO_PARENT)) if is_chosen else 0.0
     idle = find_idle_places(trace, timeline, table, selection.window)
     bottleneck = classify(states, times.mix(selection.launches), program, waiting)
+    ranges = build_tree(trace, details, table)
     picture = Picture(
         devices=measure_devices(trace, waits, timeline, selection.window),
         states=tuple(
             StateTime(state, time_ns, time_ns / wall_ns if wall_ns else 0.0, program)
             for state, time_ns in states.items()
         ),
-        bottleneck=bottleneck if is_chosen else locate(bottleneck, idle),
+        bottleneck=bottleneck if is_chosen else locate(bottleneck, idle, ranges),
         idle=idle,
         os_calls=find_os_calls(trace, details, timeline, selection.window),
         limits=_find_limits(trace, details, timeline, table, times, program),
-        ranges=build_tree(trace, details, table),
+        ranges=ranges,
         mixes=divide_ranges(trace, details, table, categories),
         works=measure_work(trace, table, works),
         kernels=kernels,

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.display_names import fold_names
+from pytest_nsight.analysis.display_names import fold_names, label_names
 from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS
-from pytest_nsight.analysis.range_tree import RangeTable, find_parents
+from pytest_nsight.analysis.range_tree import RangeTable, find_parents, list_names
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.sorted_keys import distinct, rank_groups
@@ -61,7 +61,7 @@ def choose_ranges(trace: Trace, name: str, domain: str | None) -> Ints:
 
     Args:
         trace: any trace.
-        name: what the names of the ranges must contain; "" for all.
+        name: what the names of the ranges must contain, or their labels as tables show them; "" for all.
         domain: their NVTX domain, "" for the default one; None for all.
 
     Raises:
@@ -74,6 +74,10 @@ def choose_ranges(trace: Trace, name: str, domain: str | None) -> Ints:
     fits = np.ones(len(rows), np.bool_)
     if name and len(rows):
         fits = np.array([name in text for text in trace.strings], np.bool_)[ranges.name[rows]]
+        if not fits.any():
+            names, codes = list_names(trace, rows)
+            labels = label_names(names)
+            fits = np.array([name in labels[one] for one in names], np.bool_)[codes]
     if not fits.any() and (name or domain is not None):
         raise UsageError(_explain_none(trace, name, domain))
     if not fits.all():

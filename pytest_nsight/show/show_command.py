@@ -31,7 +31,9 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
         parser: of the command.
     """
     parser.add_argument("report", type=Path, help=_REPORT)
-    parser.add_argument("--range", default="", metavar="NAME", help="only ranges with NAME in their name")
+    parser.add_argument(
+        "--range", default="", metavar="NAME", help="only ranges with NAME in their name, or in that of the tables"
+    )
     parser.add_argument("--domain", help='only ranges of this NVTX domain; "" is the default one')
     parser.add_argument(
         "--top", type=positive_number, default=15, metavar="N", help="rows of a table (default: 15)"

@@ -335,6 +335,20 @@ def test_a_filter_without_a_match_says_what_there_is(choice, words, tmp_path):
         page(two_steps(), tmp_path, **choice)
 
 
+@pytest.mark.parametrize(("label", "kernels"), [("step#*", {"k0", "k1", "k2"}), ("NCCL:reduce", {"r"})])
+def test_a_range_is_chosen_by_the_name_that_tables_show(tmp_path: Path, label: str, kernels: set[str]) -> None:
+    trace = TraceBuilder().range("reduce", 9000, 9900, domain="NCCL").launch("r", 9100, 9200, api_at=9050)
+    for number in range(3):
+        at = 1000 * number
+        trace.range(f"step#{number}", at, at + 900).launch(f"k{number}", at + 10, at + 20, api_at=at + 5)
+    path = trace.write(tmp_path / "t.sqlite")
+
+    assert any(row.endswith(label) for row in section(show(path), "Ranges: 4 instances"))
+    chosen = load_trace(path).ranges.take(choose_ranges(load_trace(path), label, None))
+    assert len(chosen) == len(kernels)
+    assert kernels <= set(section(show(path, view=View(name=label)), f"Kernels: {len(kernels)} launch"))
+
+
 def test_a_trace_without_ranges_shows_kernels_and_why(tmp_path):
     trace = TraceBuilder().launch("a", 10, 20, api_at=0).launch("b", 50, 60, api_at=1)
     text = page(trace, tmp_path)
