@@ -17,7 +17,7 @@ from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.analysis.unrecorded_work import find_unrecorded
 from pytest_nsight.model.sorted_keys import rank_groups, rank_values
 from pytest_nsight.model.trace import Flags, Ints, Trace, TraceDevice
-from pytest_nsight.trace.descendants import UNKNOWN_BOARD, describe_board, find_boards
+from pytest_nsight.trace.descendants import UNKNOWN_BOARD, describe_board, identify_boards
 from pytest_nsight.trace.launch_table import LaunchDetails
 
 _UNNAMED = 1 << 20
@@ -148,7 +148,7 @@ def build_timeline(trace: Trace, details: LaunchDetails, waits: Flags, communica
         TraceError: the times are too far apart to be added up.
     """
     launches = trace.launches
-    device, devices = _number_devices(trace)
+    device, devices = number_devices(trace, launches.process, launches.device.astype(np.int64))
     low_ns, high_ns = (int(launches.start_ns.min()), int(launches.end_ns.max())) if len(launches) else (0, 0)
     axis = Axis.over(low_ns, max(low_ns, high_ns), len(devices))
     start_ns, end_ns, is_compute = launches.start_ns, launches.end_ns, details.is_compute
@@ -177,18 +177,23 @@ def build_timeline(trace: Trace, details: LaunchDetails, waits: Flags, communica
     return replace(timeline, states=states)
 
 
-def _number_devices(trace: Trace) -> tuple[Ints, tuple[TraceDevice, ...]]:
-    """The line of each launch, and the board of each line."""
-    launches = trace.launches
-    board = find_boards(trace, np.arange(len(launches)))
-    place, places = rank_groups(launches.process, launches.device.astype(np.int64))
+def number_devices(trace: Trace, process: Ints, ordinal: Ints) -> tuple[Ints, tuple[TraceDevice, ...]]:
+    """The board that each row is about, as an index into the boards that any of them is about.
+
+    Args:
+        trace: the trace.
+        process: shape (rows,).
+        ordinal: shape (rows,), CUDA's number of the device in that process.
+    """
+    board = identify_boards(trace, process, ordinal)
+    place, places = rank_groups(process, ordinal)
     key = np.where(board == UNKNOWN_BOARD, _UNNAMED + place, board)
     values, lines = rank_values(key)
     first = np.zeros(places, np.int64)
     first[place[::-1]] = np.arange(len(place))[::-1]
     used: dict[int, list[tuple[int, int]]] = {}
     for row in first.tolist():
-        used.setdefault(int(lines[row]), []).append((int(launches.process[row]), int(launches.device[row])))
+        used.setdefault(int(lines[row]), []).append((int(process[row]), int(ordinal[row])))
     return lines, tuple(_describe_line(trace, value, used[line]) for line, value in enumerate(values.tolist()))
 
 

@@ -117,20 +117,29 @@ def find_calls(trace: Trace) -> Ints:
         Shape (launches,): row in ``trace.calls``, NO_CALL where there is none. If a process used a
         correlation twice, the call that began first.
     """
-    launches, calls = trace.launches, trace.calls
-    found = np.full(len(launches), NO_CALL, np.int64)
+    return match_calls(trace, trace.launches.process, trace.launches.correlation)
+
+
+def match_calls(trace: Trace, process: Ints, correlation: Ints) -> Ints:
+    """The call that made each of some events, as in find_calls.
+
+    Args:
+        trace: any trace.
+        process: shape (events,).
+        correlation: shape (events,), 0 where unknown.
+    """
+    calls = trace.calls
+    found = np.full(len(process), NO_CALL, np.int64)
     called = np.flatnonzero(calls.correlation != 0)
-    if not len(called) or not len(launches):
+    if not len(called) or not len(process):
         return found
     called = called[np.argsort(calls.start_ns[called], kind="stable")]
-    wanted, offered = join_keys(
-        (launches.process, launches.correlation), (calls.process[called], calls.correlation[called])
-    )
+    wanted, offered = join_keys((process, correlation), (calls.process[called], calls.correlation[called]))
     order = np.argsort(offered, kind="stable")
     called, offered = called[order], offered[order]
     del order
     at = np.minimum(np.searchsorted(offered, wanted), len(offered) - 1)
-    matches = (offered[at] == wanted) & (launches.correlation != 0)
+    matches = (offered[at] == wanted) & (correlation != 0)
     found[matches] = called[at[matches]]
     return found
 

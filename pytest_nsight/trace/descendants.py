@@ -90,7 +90,18 @@ def find_boards(trace: Trace, row: Ints) -> Ints:
         Shape (launches,): index into ``trace.devices``. One board has one index, whatever ordinal a process
         uses for it. UNKNOWN_BOARD where the recording does not identify the board.
     """
-    key = trace.launches.process[row] * _DEVICES + trace.launches.device[row]
+    return identify_boards(trace, trace.launches.process[row], trace.launches.device[row].astype(np.int64))
+
+
+def identify_boards(trace: Trace, process: Ints, ordinal: Ints) -> Ints:
+    """The board that a process calls by an ordinal, as in find_boards.
+
+    Args:
+        trace: any trace.
+        process: shape (places,).
+        ordinal: shape (places,), CUDA's number of the device in that process.
+    """
+    key = process * _DEVICES + ordinal
     if len(key) and (key == key[0]).all():
         return np.full(len(key), _identify(trace, int(key[0])), np.int64)
     places, codes = rank_values(key)
