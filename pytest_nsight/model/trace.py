@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_nsight.model.gpu_samples import GpuSamples
+from pytest_nsight.model.memory_events import RecordedMemory
 from pytest_nsight.model.values import Shape
 
 Ints = npt.NDArray[np.int64]
@@ -224,6 +225,7 @@ class TraceDevice:
         bytes_per_s: its memory bandwidth, None where the tool does not record it.
         limits: of its multiprocessors, None where the tool does not record them.
         multiprocessors: how many it has, 0 where the tool does not record that.
+        memory_bytes: its memory, 0 where the tool does not record that.
     """
 
     process: int | None
@@ -233,6 +235,7 @@ class TraceDevice:
     bytes_per_s: float | None = None
     limits: MultiprocessorLimits | None = None
     multiprocessors: int = 0
+    memory_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,6 +253,7 @@ class Trace:
         strings: names that ``ranges`` and ``calls`` point into.
         devices: boards, as far as the tool records them.
         samples: counters of boards, where the tool sampled them.
+        memory: what CUDA handed out and took back, where the tool recorded that.
         programs: names of the recorded processes and of their threads, as far as the tool records them.
         diagnostics: warnings and errors of the tool itself.
         notes: sentences on what was odd in the recording and how the reader treated it.
@@ -269,6 +273,7 @@ class Trace:
     strings: tuple[str, ...] = ()
     devices: tuple[TraceDevice, ...] = ()
     samples: tuple[GpuSamples, ...] = ()
+    memory: RecordedMemory = field(default_factory=RecordedMemory)
     programs: tuple[str, ...] = ()
     diagnostics: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()

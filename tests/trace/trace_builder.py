@@ -33,6 +33,7 @@ NVTX = (
 )
 HARDWARE = 1 << 56
 DOMAIN_ROW, PUSH_POP, START_END = 75, 59, 60
+MEMORY_KINDS = ("pageable", "pinned", "device", "array", "managed", "device static", "managed static", "unknown")
 COPY_KINDS = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10, "UVM HtoD": 11, "UVM DtoH": 12}
 
 
@@ -53,10 +54,23 @@ def table_definitions(vintage: str) -> dict[str, str]:
         "srcKind INTEGER, dstKind INTEGER, graphNodeId INTEGER",
         "CUPTI_ACTIVITY_KIND_MEMSET": f"{place}, value INTEGER NOT NULL, bytes INTEGER NOT NULL, "
         "graphNodeId INTEGER, memKind INTEGER",
+        "CUDA_GPU_MEMORY_USAGE_EVENTS": "start INTEGER NOT NULL, globalPid INTEGER NOT NULL, "
+        "deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL, address INTEGER NOT NULL, pc INTEGER NOT NULL, "
+        "bytes INTEGER NOT NULL, memKind INTEGER NOT NULL, memoryOperationType INTEGER NOT NULL, name TEXT, "
+        "correlationId INTEGER, "
+        + ("streamId INTEGER, " if vintage >= "2025" else "")
+        + "localMemoryPoolAddress INTEGER, "
+        "localMemoryPoolReleaseThreshold INTEGER, localMemoryPoolSize INTEGER, "
+        "localMemoryPoolUtilizedSize INTEGER, importedMemoryPoolAddress INTEGER, "
+        "importedMemoryPoolProcessId INTEGER",
+        "CUDA_GPU_MEMORY_POOL_EVENTS": "start INTEGER NOT NULL, globalPid INTEGER NOT NULL, "
+        "deviceId INTEGER NOT NULL, address INTEGER NOT NULL, operationType INTEGER NOT NULL, "
+        "poolType INTEGER NOT NULL, correlationId INTEGER, minBytesToKeep INTEGER, "
+        "localMemoryPoolReleaseThreshold INTEGER, localMemoryPoolSize INTEGER, localMemoryPoolUtilizedSize INTEGER",
         "StringIds": "id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL",
         "TARGET_INFO_SESSION_START_TIME": "utcEpochNs INTEGER, utcTime TEXT, localTime TEXT",
         "TARGET_INFO_GPU": "id INTEGER NOT NULL, name TEXT, uuid TEXT, cuDevice INTEGER, memoryBandwidth INTEGER, "
-        "smCount INTEGER",
+        "smCount INTEGER, totalMemory INTEGER",
         "TARGET_INFO_GPU_METRICS": "typeId INTEGER NOT NULL, sourceId INTEGER NOT NULL, typeName TEXT NOT NULL, "
         "metricId INTEGER NOT NULL, metricName TEXT NOT NULL",
         "GPU_METRICS": "rawTimestamp INTEGER, timestamp INTEGER, typeId INTEGER NOT NULL, "
@@ -240,6 +254,54 @@ class TraceBuilder:
         link = {"globalTid": _task(process, thread), "nameId": self.string(name), "nestingLevel": level}
         return self.row("OSRT_API", start=start, end=end, eventClass=27, returnValue=0, callchainId=0, **link)
 
+    def memory(
+        self,
+        at: int,
+        address: int,
+        size_bytes: int,
+        *,
+        is_free: bool = False,
+        kind: str = "device",
+        pool: int | None = None,
+        pool_bytes: int | None = None,
+        process: int = 100,
+        thread: int = 100,
+        device: int = 0,
+    ) -> TraceBuilder:
+        """Memory that CUDA hands out or, with ``is_free``, takes back, and the call that does it."""
+        name = "cudaFree_v3020" if is_free else "cudaMalloc_v3020"
+        return self.row(
+            "CUDA_GPU_MEMORY_USAGE_EVENTS",
+            start=at,
+            globalPid=HARDWARE | process << 24,
+            deviceId=device,
+            contextId=1,
+            address=address,
+            pc=0,
+            bytes=size_bytes,
+            memKind=MEMORY_KINDS.index(kind),
+            memoryOperationType=int(is_free),
+            correlationId=self._call(at - 1, 2, name, process, thread, None),
+            localMemoryPoolAddress=pool,
+            localMemoryPoolSize=pool_bytes,
+        )
+
+    def pool_event(
+        self, at: int, pool: int, pool_bytes: int, *, operation: str = "trimmed", process: int = 100
+    ) -> TraceBuilder:
+        """A pool is made, is destroyed, or gives back what it does not use; and the call for it."""
+        return self.row(
+            "CUDA_GPU_MEMORY_POOL_EVENTS",
+            start=at,
+            globalPid=HARDWARE | process << 24,
+            deviceId=0,
+            address=pool,
+            operationType=("invalid", "created", "destroyed", "trimmed").index(operation),
+            poolType=1,
+            correlationId=self._call(at - 1, 2, "cudaMemPoolTrimTo_v11020", process, process, None),
+            localMemoryPoolSize=pool_bytes,
+        )
+
     def diagnostic(self, text: str, severity: int = 2, process: int | None = None) -> TraceBuilder:
         """A message of nsys itself, on a process or on the whole."""
         task = None if process is None else HARDWARE | process << 24
@@ -260,6 +322,7 @@ class TraceBuilder:
         process: int | None = None,
         bytes_per_s: int | None = None,
         multiprocessors: int | None = None,
+        memory_bytes: int | None = None,
     ) -> TraceBuilder:
         """A GPU, and from 2025 on the ordinal under which a process knows it."""
         number = len(self.rows.get("TARGET_INFO_GPU", ()))
@@ -271,6 +334,7 @@ class TraceBuilder:
             cuDevice=number,
             memoryBandwidth=bytes_per_s,
             smCount=multiprocessors,
+            totalMemory=memory_bytes,
         )
         if process is not None:
             self.row("TARGET_INFO_CUDA_DEVICE", gpuId=HARDWARE | number, cudaId=ordinal, pid=process)

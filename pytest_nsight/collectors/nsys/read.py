@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from pytest_nsight.collectors.nsys import allocation_tables as read_memory
 from pytest_nsight.collectors.nsys import device_tables as read_launches
 from pytest_nsight.collectors.nsys import graph_tables as read_graphs
 from pytest_nsight.collectors.nsys import host_tables as read_host
@@ -35,7 +36,7 @@ LATEST_NS = 2**62
 """146 years: what lies beyond is no time, and would overflow a difference."""
 
 MOST_BYTES = 2**48
-"""No copy moves 256 TB; sums of such would overflow."""
+"""No copy and no allocation has 256 TB; sums of such would overflow."""
 
 
 def read(path: Path) -> Trace:
@@ -58,11 +59,13 @@ def read(path: Path) -> Trace:
         **read_launches.COLUMNS,
         **read_graphs.columns_of(export),
         **read_metrics.COLUMNS,
+        **read_memory.COLUMNS,
     }
     tables = read_columns(export, wanted)
     _check_times(export, tables)
     _check_bytes(export, tables)
     sampled = tables.pop(read_metrics.SAMPLES)
+    memory, memory_notes = read_memory.build_memory(tables)
     notes = _mend_ends(tables)
     inline = read_host.read_inline_names(export)
     strings, name_notes = read_strings(export, tables, inline)
@@ -88,6 +91,7 @@ def read(path: Path) -> Trace:
         strings=texts.texts,
         devices=devices,
         samples=samples,
+        memory=memory,
         programs=read_session.read_programs(export, {*traced, *distinct(calls.process).tolist()}),
         diagnostics=diagnostics,
         damage=damage,
@@ -99,6 +103,7 @@ def read(path: Path) -> Trace:
             *_find_hidden_graphs(calls, launches, texts.texts),
             *_find_missing_kernels(calls, shapes, texts.texts),
             *metric_notes,
+            *memory_notes,
             *filter(None, [damage]),
         ),
         tool=read_session.read_tool(export),
@@ -224,7 +229,8 @@ def _check_bytes(export: Export, tables: Mapping[str, Arrays]) -> None:
         sizes = columns.get("bytes", np.empty(0, np.int64))
         wrong = np.flatnonzero((sizes < 0) | (sizes > MOST_BYTES))
         if len(wrong):
-            raise TraceError(f"table {table} of {export.path} holds a copy of {sizes[wrong[0]]} bytes; {AGAIN}")
+            what = "an allocation" if table == read_memory.USAGE else "a copy"
+            raise TraceError(f"table {table} of {export.path} holds {what} of {sizes[wrong[0]]} bytes; {AGAIN}")
 
 
 def _mend_ends(tables: Mapping[str, Arrays]) -> list[str]:

@@ -35,6 +35,10 @@ _COLUMNS = {
     "CUPTI_ACTIVITY_KIND_RUNTIME": f"{_SPAN} eventClass nameId returnValue",
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": f"{_SPAN} {_PLACE} syncType deprecatedSyncType eventId eventSyncId",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": f"{_SPAN} {_PLACE}",
+    "CUDA_GPU_MEMORY_USAGE_EVENTS": "start globalPid deviceId contextId address bytes memKind memoryOperationType "
+    "correlationId streamId localMemoryPoolAddress localMemoryPoolSize localMemoryPoolUtilizedSize",
+    "CUDA_GPU_MEMORY_POOL_EVENTS": "start globalPid deviceId address operationType poolType correlationId "
+    "minBytesToKeep localMemoryPoolReleaseThreshold localMemoryPoolSize localMemoryPoolUtilizedSize",
     "CUDA_GRAPH_EVENTS": "start end eventClass globalTid nameId graphId originalGraphId graphExecId "
     "graphNodeId originalGraphNodeId",
     "CUDA_GRAPH_NODE_EVENTS": "start end eventClass globalTid nameId graphNodeId originalGraphNodeId",

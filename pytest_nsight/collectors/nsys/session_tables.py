@@ -17,6 +17,8 @@ LIMIT_COLUMNS = (
 """Columns of TARGET_INFO_GPU that limit how many blocks of a kernel a multiprocessor holds."""
 MOST_MULTIPROCESSORS = 2**16
 """No device has that many; sums of larger numbers might overflow."""
+MOST_MEMORY = 2**48
+"""No device has 256 TB."""
 WARNING, ERROR = 2, 3
 """Values of DIAGNOSTIC_EVENT.severity."""
 
@@ -67,12 +69,19 @@ def read_devices(export: Export) -> tuple[TraceDevice, ...]:
         return _read_names(export)
     optional = [
         name if export.has("TARGET_INFO_GPU", name) else "NULL"
-        for name in ("memoryBandwidth", "smCount", *LIMIT_COLUMNS)
+        for name in ("memoryBandwidth", "smCount", "totalMemory", *LIMIT_COLUMNS)
     ]
     boards = export.query(f"SELECT id, cuDevice, uuid, name, {', '.join(optional)} FROM TARGET_INFO_GPU")
     by_id = {
-        board: (board_uuid(uuid), str(name), _bandwidth(bandwidth), _limits(limits), _count(multiprocessors))
-        for board, _, uuid, name, bandwidth, multiprocessors, *limits in boards
+        board: (
+            board_uuid(uuid),
+            str(name),
+            _bandwidth(bandwidth),
+            _limits(limits),
+            _count(multiprocessors, MOST_MULTIPROCESSORS),
+            _count(memory_bytes, MOST_MEMORY),
+        )
+        for board, _, uuid, name, bandwidth, multiprocessors, memory_bytes, *limits in boards
     }
     devices = [TraceDevice(None, row[1], *by_id[row[0]]) for row in boards]
     if export.has("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid"):
@@ -108,8 +117,8 @@ def _limits(stored: Sequence[object]) -> MultiprocessorLimits | None:
     return MultiprocessorLimits(warps, blocks, registers, shared_bytes, (major, minor))
 
 
-def _count(stored: object) -> int:
-    return stored if isinstance(stored, int) and 0 < stored < MOST_MULTIPROCESSORS else 0
+def _count(stored: object, most: int) -> int:
+    return stored if isinstance(stored, int) and 0 < stored < most else 0
 
 
 def _bandwidth(stored: object) -> float | None:
