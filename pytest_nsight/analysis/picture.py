@@ -24,6 +24,7 @@ from pytest_nsight.analysis.kernel_use import (
     tabulate_kernels,
 )
 from pytest_nsight.analysis.limit_classes import RecordedProgram
+from pytest_nsight.analysis.memory_use import MemoryPicture, measure_memory
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics, note_unplaced
 from pytest_nsight.analysis.os_calls import OsCallTime, find_os_calls
 from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges, find_leading_labels, find_outermost
@@ -115,6 +116,7 @@ class Picture:
         path: critical path of the median step; None without ranges.
         unattributed: launches that belong to no range; none where the user chose ranges.
         metrics: sampled counters of the boards; empty where the recording has none.
+        memory: what was held on devices and in ranges, where the recording has allocations.
         is_part: whether it is about chosen ranges only.
         notes: sentences for the reader.
     """
@@ -136,6 +138,7 @@ class Picture:
     path: StepPath | None
     unattributed: tuple[UnattributedLaunches, ...]
     metrics: tuple[MetricUse, ...]
+    memory: MemoryPicture
     is_part: bool
     notes: tuple[str, ...]
 
@@ -178,6 +181,7 @@ def analyse(
     idle = find_idle_places(trace, timeline, table, selection.window)
     bottleneck = classify(states, times.mix(selection.launches), program, waiting)
     ranges = build_tree(trace, details, table)
+    memory = measure_memory(trace, table, is_chosen=is_chosen)
     picture = Picture(
         devices=measure_devices(trace, waits, timeline, selection.window),
         states=tuple(
@@ -199,6 +203,7 @@ def analyse(
         path=_find_path(trace, details, table, waits, is_chosen=is_chosen),
         unattributed=() if is_chosen else unattributed,
         metrics=measure_metrics(trace, details, timeline, table, selection.window, selection.launches),
+        memory=memory,
         is_part=is_chosen,
         notes=(
             *note_lost_calls(trace, unattributed, details.is_placed),
@@ -208,6 +213,7 @@ def analyse(
             *_note_left_out(trace, selection.launches),
             *_note_foreign(states),
             *note_unplaced(trace, timeline),
+            *memory.notes,
         ),
     )
     if trace.is_of_cpu:

@@ -26,6 +26,7 @@ from pytest_nsight.show.kernel_tables import (
     tabulate_unattributed,
 )
 from pytest_nsight.show.layout import NARROWEST, WIDEST, printable, wrap
+from pytest_nsight.show.memory_tables import tabulate_memory, tabulate_range_memory
 from pytest_nsight.show.metric_tables import tabulate_metrics
 from pytest_nsight.show.range_tables import tabulate_clocks, tabulate_idle, tabulate_mixes, tabulate_work
 from pytest_nsight.show.time_tables import (
@@ -121,6 +122,8 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
         tabulate_kernels(picture.kernels, top, full_names=view.full_names),
         tabulate_metrics(picture.metrics, top),
         tabulate_copies(picture.copies),
+        tabulate_memory(picture.memory.uses),
+        tabulate_range_memory(picture.memory.ranges, top),
         tabulate_calls(picture.calls, top),
         tabulate_sequences(picture.sequences, top),
         tabulate_path(picture.path, top),

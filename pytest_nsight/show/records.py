@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from pytest_nsight.analysis.memory_use import MemoryUse, RangeMemory
 from pytest_nsight.analysis.picture import Picture
 from pytest_nsight.show.table_columns import COLUMNS
 
@@ -129,6 +130,16 @@ def _metrics(picture: Picture) -> list[Record]:
     return [{**_flatten(one), **_flatten(one.means)} for one in picture.metrics]
 
 
+def _memory(rows: Sequence[MemoryUse] | Sequence[RangeMemory]) -> list[Record]:
+    return [
+        {
+            "device": one.device.ordinal, "process": one.device.process, "name": one.device.name,
+            "uuid": one.device.uuid, "memory_bytes": one.device.memory_bytes or None, **_flatten(one),
+        }
+        for one in rows
+    ]  # fmt: skip
+
+
 def _plain(rows: Sequence[DataclassInstance]) -> list[Record]:
     return [_flatten(one) for one in rows]
 
@@ -146,6 +157,8 @@ _TABLES: Mapping[str, Callable[[Picture], list[Record]]] = {
     "shapes": _shapes,
     "categories": lambda picture: _plain(picture.categories),
     "copies": lambda picture: _plain(picture.copies),
+    "memory": lambda picture: _memory(picture.memory.uses),
+    "range_memory": lambda picture: [{"range": one["label"], **one} for one in _memory(picture.memory.ranges)],
     "calls": lambda picture: _plain(picture.calls),
     "sequences": lambda picture: _plain(picture.sequences),
     "critical_path": _path,

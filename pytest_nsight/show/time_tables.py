@@ -36,7 +36,7 @@ def tabulate_devices(devices: Sequence[DeviceUse], *, is_part: bool) -> Section 
     times = "while the chosen ranges or their launches run, with all work" if is_part else _WHOLE
     return Section(
         f"Devices, {times}",
-        column("device", [_name(one.device, devices) for one in devices], is_number=False),
+        column("device", name_devices([one.device for one in devices]), is_number=False),
         [
             [
                 column("wall", [time(one.wall_ns) for one in devices]),
@@ -270,12 +270,20 @@ def _is_rounding(one: StateTime) -> bool:
     return one.state is IdleCause.UNKNOWN and one.total_ns < _ROUNDING_NS and one.share < _ROUNDING_SHARE
 
 
-def _name(device: TraceDevice, devices: Sequence[DeviceUse]) -> str:
-    """Number and name; where others have both, the start of the uuid, or the process if the uuid is unknown."""
+def name_devices(devices: Sequence[TraceDevice]) -> list[str]:
+    """Number and name of each; where others have both, the start of the uuid, or the process if that is unknown.
+
+    Args:
+        devices: one for each row of a table; rows may have the same one.
+    """
+    distinct = list(dict.fromkeys(devices))
+    names = {one: _name(one, distinct) for one in distinct}
+    return [names[one] for one in devices]
+
+
+def _name(device: TraceDevice, devices: Sequence[TraceDevice]) -> str:
     text = f"{device.ordinal} {device.name}".strip()
-    alike = [
-        one.device for one in devices if (one.device.ordinal, one.device.name) == (device.ordinal, device.name)
-    ]
+    alike = [one for one in devices if (one.ordinal, one.name) == (device.ordinal, device.name)]
     if device.uuid:
         starts = [one.uuid[:_UUID_START] for one in alike]
         start = device.uuid[:_UUID_START]

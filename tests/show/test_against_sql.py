@@ -19,6 +19,7 @@ from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.timeline import DeviceWork
 from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.model.memory_events import MemoryKind
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.show.records import list_tables, write_csv, write_json
 from pytest_nsight.show.table_columns import COLUMNS
@@ -35,6 +36,7 @@ PATHS = [
     *(path for folder in MORE.split(":") if folder for path in sorted(Path(folder).glob("*.sqlite*"))),
 ]
 KERNEL, COPY, SET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
+MEMORY, POOLS = (f"CUDA_GPU_MEMORY_{name}_EVENTS" for name in ("USAGE", "POOL"))
 GRAPH, RUNTIME = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"
 
 
@@ -114,14 +116,44 @@ def test_copies_are_those_of_sql(recording: Recording) -> None:
         assert sum(one.bytes_moved for one in own) == (expected[2] or 0)
 
 
+def test_memory_is_what_sql_finds_of_it(recording: Recording) -> None:
+    """Of one process and one board: a free counts if an allocation of its address is before it."""
+    if not recording.has(MEMORY):
+        assert recording.picture.memory.uses == ()
+        return
+    sizes = f"SELECT start, localMemoryPoolAddress AS pool, localMemoryPoolSize AS size FROM {MEMORY}"
+    if recording.has(POOLS):
+        sizes += f" UNION ALL SELECT start, address, localMemoryPoolSize FROM {POOLS}"
+    deltas = (
+        f"WITH events AS (SELECT *, lag(memoryOperationType) OVER places AS was, lag(bytes) OVER places AS old "
+        f"FROM {MEMORY} WINDOW places AS (PARTITION BY address ORDER BY start)), "
+        f"sizes AS (SELECT start, size - lag(size, 1, 0) OVER (PARTITION BY pool ORDER BY start) AS delta "
+        f"FROM ({sizes}) WHERE size IS NOT NULL), "
+        "deltas AS (SELECT start, 2 AS kind, delta FROM sizes WHERE delta != 0 UNION ALL "
+        "SELECT start, iif(localMemoryPoolSize IS NULL, memKind, 'pooled'), "
+        "iif(memoryOperationType = 0, bytes, iif(was = 0, -old, 0)) FROM events), "
+        "levels AS (SELECT *, sum(delta) OVER (PARTITION BY kind ORDER BY start) AS held FROM deltas) "
+        "SELECT kind, max(held), sum(delta), sum(max(delta, 0)), sum(delta > 0), sum(delta < 0) FROM levels "
+        "GROUP BY kind"
+    )
+    kinds = {1: MemoryKind.PINNED, 2: MemoryKind.DEVICE, 4: MemoryKind.MANAGED, 5: MemoryKind.STATIC}
+    expected = {kinds.get(kind, MemoryKind.POOLED): tuple(row) for kind, *row in recording.rows(deltas)}
+
+    assert {
+        one.kind: (one.peak_bytes, one.end_bytes, one.allocated_bytes, one.allocations, one.frees)
+        for one in recording.picture.memory.uses
+    } == expected
+
+
 class Work(NamedTuple):
-    """What ran: where, for which process, in which table, from when to when."""
+    """What ran: where, for which process, in which table, from when to when, and when it was launched."""
 
     place: object
     process: int
     table: str
     start: int
     end: int
+    called: int
 
 
 def list_work(recording: Recording) -> list[Work]:
@@ -132,13 +164,19 @@ def list_work(recording: Recording) -> list[Work]:
             "SELECT d.pid, d.cudaId, g.uuid FROM TARGET_INFO_CUDA_DEVICE d JOIN TARGET_INFO_GPU g ON g.id = d.gpuId"
         )
         boards = {(process, ordinal): uuid for process, ordinal, uuid in recording.rows(sql)}
+    called: dict[tuple[int, int], int] = {}
+    if recording.has(RUNTIME):
+        sql = f"SELECT globalTid >> 24 & 0xFFFFFF, correlationId, start FROM {RUNTIME}"
+        called = {(process, correlation): start for process, correlation, start in recording.rows(sql)}
     found = []
     for table in (KERNEL, COPY, SET, GRAPH):
         if recording.has(table):
             columns = [row[1] for row in recording.rows(f"PRAGMA table_info({table})")]
             process = "globalPid >> 24 & 0xFFFFFF" if "globalPid" in columns else "0"
-            for start, end, device, owner in recording.rows(f"SELECT start, end, deviceId, {process} FROM {table}"):
-                found.append(Work(boards.get((owner, device), (owner, device)), owner, table, start, end))
+            sql = f"SELECT start, end, deviceId, {process}, correlationId FROM {table}"
+            for start, end, device, owner, link in recording.rows(sql):
+                place = boards.get((owner, device), (owner, device))
+                found.append(Work(place, owner, table, start, end, called.get((owner, link), start)))
     return found
 
 
@@ -175,6 +213,7 @@ def test_the_states_partition_the_wall_time(recording: Recording) -> None:
 def test_idle_time_of_allocations_is_what_sql_finds_of_them(recording: Recording) -> None:
     """A gap is divided by time: an allocation of 161 ms in a gap of 588 ms counts in full.
 
+    What happens after the launch that ends the gap was called, while it is awaited, is none of the host's.
     With several devices it is at most that: a thread may allocate while one waits for it and another does not.
     """
     calls = (
@@ -191,9 +230,10 @@ def test_idle_time_of_allocations_is_what_sql_finds_of_them(recording: Recording
     idle_ns = 0
     for place in {one.place for one in work}:
         reached = first
-        busy = [(one.start, one.end) for one in work if one.place == place]
-        for start, end in [*sorted(busy), (last, last)]:
-            idle_ns += sum(max(0, min(start, call_end) - max(reached, call)) for call, call_end in calls)
+        busy = [(one.start, one.end, one.called) for one in work if one.place == place]
+        for start, end, called in [*sorted(busy), (last, last, last)]:
+            until = min(start, called)
+            idle_ns += sum(max(0, min(until, call_end) - max(reached, call)) for call, call_end in calls)
             reached = max(reached, end)
 
     states = {one.state: one.total_ns for one in recording.picture.states}
