@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from pytest_nsight.model.call_stacks import CallStacks
 from pytest_nsight.model.gpu_samples import GpuSamples
 from pytest_nsight.model.memory_events import RecordedMemory
 from pytest_nsight.model.values import Shape
@@ -246,6 +247,7 @@ class Trace:
         ranges: NVTX ranges, of all domains.
         calls: calls of the CUDA API.
         os_calls: calls of the operating system's libraries, such as poll; where the tool traced them.
+        stacks: of those calls that launched something, where the tool recorded backtraces.
         launches: kernels, copies, sets, graphs, operators.
         nodes: where the nodes of CUDA graphs were made, as far as the tool records them.
         shapes: the distinct ways of launching that ``launches.shape`` points into.
@@ -266,6 +268,7 @@ class Trace:
     ranges: Ranges = field(default_factory=Ranges.empty)
     calls: Calls = field(default_factory=Calls.empty)
     os_calls: Calls = field(default_factory=Calls.empty)
+    stacks: CallStacks = field(default_factory=CallStacks)
     launches: Launches = field(default_factory=Launches.empty)
     nodes: Nodes = field(default_factory=Nodes.empty)
     shapes: tuple[Shape, ...] = ()

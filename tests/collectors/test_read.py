@@ -226,7 +226,7 @@ def test_payloads_come_from_whichever_column_holds_them(tmp_path):
 
 
 def test_a_call_that_is_recorded_twice_counts_once(tmp_path):
-    """As exports of an nsys before 2022 with backtraces have it: `cudaMalloc` around `cudaMalloc_v3020`."""
+    """As exports with backtraces have it: `cudaMalloc` around `cudaMalloc_v3020`."""
     builder = TraceBuilder()
     for number, thread in enumerate([100, 101, 100], 1):
         at, link = 1000 * number, 7 if number < 3 else 8

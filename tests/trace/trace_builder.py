@@ -48,6 +48,8 @@ def table_definitions(vintage: str) -> dict[str, str]:
         "CUPTI_ACTIVITY_KIND_RUNTIME": "start INTEGER NOT NULL, end INTEGER NOT NULL, "
         "eventClass INTEGER NOT NULL, globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL, "
         "returnValue INTEGER NOT NULL, callchainId INTEGER",
+        "CUDA_CALLCHAINS": "id INTEGER NOT NULL, symbol INTEGER NOT NULL, module INTEGER NOT NULL, "
+        "unresolved INTEGER, originalIP INTEGER, stackDepth INTEGER NOT NULL, PRIMARY KEY (id, stackDepth)",
         "OSRT_API": "start INTEGER NOT NULL, end INTEGER NOT NULL, eventClass INTEGER NOT NULL, globalTid INTEGER, "
         "nameId INTEGER NOT NULL, returnValue INTEGER NOT NULL, nestingLevel INTEGER, callchainId INTEGER NOT NULL",
         "CUPTI_ACTIVITY_KIND_MEMCPY": f"{place}, bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL, "
@@ -116,7 +118,7 @@ class TraceBuilder:
 
     def row(self, table: str, **values: object) -> TraceBuilder:
         """Any row; columns that this version lacks are left out."""
-        columns = [part.split()[0] for part in self.definitions[table].split(", ")]
+        columns = [part.split()[0] for part in self.definitions[table].split(", PRIMARY KEY (")[0].split(", ")]
         self.rows.setdefault(table, []).append({k: v for k, v in values.items() if k in columns})
         return self
 
@@ -245,6 +247,28 @@ class TraceBuilder:
     ) -> TraceBuilder:
         """A call of the API that launches nothing; with a code other than 0 it failed."""
         self._call(start, end - start, name, process, thread, None, code)
+        return self
+
+    def stack(self, *frames: str) -> TraceBuilder:
+        """The backtrace of the last call, from the innermost frame to the outermost: "function @ /path/of/file".
+
+        A frame without a function, such as "@ /usr/bin/app", is one that nsys did not resolve.
+        """
+        table = self.rows.setdefault("CUDA_CALLCHAINS", [])
+        chain = 1 + max((int(str(row["id"])) for row in table), default=0)
+        self.rows["CUPTI_ACTIVITY_KIND_RUNTIME"][-1]["callchainId"] = chain
+        for depth, frame in enumerate(frames):
+            function, _, file = frame.rpartition("@")
+            address = 0x7F0000000000 + 16 * len(table)
+            self.row(
+                "CUDA_CALLCHAINS",
+                id=chain,
+                symbol=self.string(function.strip() or hex(address)),
+                module=self.string(file.strip()),
+                unresolved=None if function.strip() else 1,
+                originalIP=address,
+                stackDepth=depth,
+            )
         return self
 
     def os_call(

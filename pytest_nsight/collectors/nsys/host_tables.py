@@ -27,6 +27,7 @@ PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 NO_TEXT = -1
 PAYLOADS = ("int64Value", "uint64Value", "int32Value", "uint32Value")
 NO_PAYLOAD = -1
+CHAIN, NO_CHAIN = "callchainId", -1
 
 DESCRIPTIONS = {
     "text": "names that stand in the rows of ranges",
@@ -57,6 +58,7 @@ COLUMNS: Mapping[str, Sequence[ExportColumn]] = {
         ExportColumn("nameId"),
         ExportColumn("globalTid", 0),
         ExportColumn("returnValue", 0),
+        ExportColumn(CHAIN, NO_CHAIN),
     ),
     OSRT: (
         ExportColumn("start"),
@@ -194,13 +196,10 @@ def build_calls(columns: Arrays, strings: Mapping[int, str], texts: StringTable)
     """Calls of the CUDA API.
 
     Args:
-        columns: of the runtime table, as read; nsys keeps the driver's calls there as well.
+        columns: of the runtime table, without doubles; nsys keeps the driver's calls there as well.
         strings: string id -> name.
         texts: where the names go.
     """
-    doubles = _flag_doubles(columns, strings)
-    if doubles.any():
-        columns = {name: column[~doubles] for name, column in columns.items()}
     return Calls(
         start_ns=columns["start"].astype(np.int64, copy=False),
         end_ns=columns["end"].astype(np.int64, copy=False),
@@ -232,11 +231,22 @@ def build_os_calls(columns: Arrays, strings: Mapping[int, str], texts: StringTab
     )
 
 
+def drop_doubles(columns: Arrays, strings: Mapping[int, str]) -> Arrays:
+    """The calls that lie inside no other record of themselves.
+
+    Args:
+        columns: of the runtime table, as read.
+        strings: string id -> name.
+    """
+    doubles = _flag_doubles(columns, strings)
+    return {name: column[~doubles] for name, column in columns.items()} if doubles.any() else columns
+
+
 def _flag_doubles(columns: Arrays, strings: Mapping[int, str]) -> npt.NDArray[np.bool_]:
     """Calls that lie inside another record of themselves: same thread, same correlation, same function.
 
-    Exports of nsys before 2022 that hold backtraces of calls have each twice, as `cudaMalloc` and, some 50 ns
-    shorter, as `cudaMalloc_v3020`.
+    Exports that hold backtraces have each call with one twice: as `cudaMalloc`, which has the backtrace, and, some
+    500 ns shorter, as `cudaMalloc_v3020`.
     """
     correlation, start_ns, end_ns = columns["correlationId"], columns["start"], columns["end"]
     doubles = np.zeros(len(correlation), np.bool_)

@@ -24,6 +24,7 @@ from pytest_nsight.collectors.nsys.columns import Arrays, read_columns
 from pytest_nsight.collectors.nsys.known_errors import recognise_all
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export, open_export
 from pytest_nsight.collectors.nsys.open_ranges import close_ranges
+from pytest_nsight.collectors.nsys.stack_tables import read_stacks
 from pytest_nsight.collectors.nsys.string_table import read_strings
 from pytest_nsight.model.api_calls import launches_kernel
 from pytest_nsight.model.errors import TraceError
@@ -71,9 +72,11 @@ def read(path: Path) -> Trace:
     strings, name_notes = read_strings(export, tables, inline)
     texts = read_host.StringTable()
     ranges = read_host.build_ranges(tables.pop(read_host.NVTX), inline, strings, texts)
-    calls = read_host.build_calls(tables.pop(read_host.RUNTIME), strings, texts)
+    recorded_calls = read_host.drop_doubles(tables.pop(read_host.RUNTIME), strings)
+    calls = read_host.build_calls(recorded_calls, strings, texts)
     os_calls = read_host.build_os_calls(tables.pop(read_host.OSRT), strings, texts)
     launches, shapes, shared_unknown = read_launches.build_launches(tables, strings)
+    stacks = read_stacks(export, recorded_calls[read_host.CHAIN], calls, launches)
     ranges, open_notes = close_ranges(ranges, calls, launches, texts.texts)
     traced = {*distinct(launches.process).tolist(), *distinct(ranges.process).tolist()}
     diagnostics = read_session.read_diagnostics(export, traced)
@@ -84,6 +87,7 @@ def read(path: Path) -> Trace:
         ranges=ranges,
         calls=calls,
         os_calls=os_calls,
+        stacks=stacks,
         launches=launches,
         nodes=read_graphs.build_nodes(tables),
         shapes=shapes,

@@ -42,7 +42,7 @@ def read_strings(
         host_tables.OSRT: tables[host_tables.OSRT]["nameId"],
     }
     ids = distinct(np.concatenate([distinct(own) for own in named.values()]))
-    strings = _read(export, ids)
+    strings = read_texts(export, ids)
     notes = []
     for table, own in named.items():
         lacking = [number for number in distinct(own).tolist() if number not in strings]
@@ -58,8 +58,13 @@ def read_strings(
     return strings, tuple(notes)
 
 
-def _read(export: Export, ids: npt.NDArray[Any]) -> dict[int, str]:
-    """The texts with these ids, as far as the file holds them."""
+def read_texts(export: Export, ids: npt.NDArray[Any]) -> dict[int, str]:
+    """The texts with these ids, as far as the file holds them.
+
+    Args:
+        export: the file.
+        ids: different ones.
+    """
     if not export.has("StringIds", "id", "value"):
         return {}
     wanted = set(ids.tolist())
