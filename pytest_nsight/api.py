@@ -147,9 +147,10 @@ def picture(
 
     Returns:
         "devices", "states", "idle", "os_calls", "bottlenecks", "ranges", "range_categories", "work", "kernels",
-        "shapes", "categories", "copies", "memory", "range_memory", "calls", "sequences", "critical_path",
-        "metrics", "unattributed", each with the columns that docs/reference.md lists. Durations are in ns, shares
-        are ratios. Tables of devices have no rows for a trace of a CPU, whose operators stand for kernels.
+        "shapes", "categories", "codes", "copies", "memory", "range_memory", "calls", "sequences",
+        "critical_path", "metrics", "unattributed", each with the columns that docs/reference.md lists. Durations
+        are in ns, shares are ratios. Tables of devices have no rows for a trace of a CPU, whose operators stand
+        for kernels.
 
     Raises:
         TypeError: this is a path; `load_trace` reads it.

@@ -23,6 +23,7 @@ from pytest_nsight.analysis.kernel_use import (
     tabulate_copies,
     tabulate_kernels,
 )
+from pytest_nsight.analysis.launching_code import CodeTime, note_stacks, tabulate_code
 from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.memory_use import MemoryPicture, measure_memory
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics, note_unplaced
@@ -110,6 +111,7 @@ class Picture:
         works: latency and rates of the ranges whose work is declared.
         kernels: by name, the longest in total first.
         categories: kernel time by category.
+        codes: kernel time by the code that launched it; empty where no launch has a backtrace.
         copies: memory copies and sets.
         calls: CUDA API.
         sequences: small kernels that follow one another.
@@ -132,6 +134,7 @@ class Picture:
     works: tuple[RangeWork, ...]
     kernels: tuple[KernelTime, ...]
     categories: tuple[CategoryTime, ...]
+    codes: tuple[CodeTime, ...]
     copies: tuple[CopyTime, ...]
     calls: tuple[CallTime, ...]
     sequences: tuple[KernelSequence, ...]
@@ -197,6 +200,7 @@ def analyse(
         works=measure_work(trace, table, works),
         kernels=kernels,
         categories=sum_categories(kernels),
+        codes=tabulate_code(trace, details, selection.launches, kernels),
         copies=tabulate_copies(trace, selection.launches, timeline),
         calls=tabulate_calls(trace, selection.calls, waits),
         sequences=find_sequences(trace, selection.launches, timeline, categories),
@@ -214,6 +218,7 @@ def analyse(
             *_note_foreign(states),
             *note_unplaced(trace, timeline),
             *memory.notes,
+            *note_stacks(trace, details, selection.launches),
         ),
     )
     if trace.is_of_cpu:

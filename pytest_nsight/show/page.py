@@ -20,6 +20,7 @@ from pytest_nsight.model.units import count, duration
 from pytest_nsight.show.kernel_tables import (
     tabulate_captured,
     tabulate_categories,
+    tabulate_codes,
     tabulate_copies,
     tabulate_kernels,
     tabulate_sequences,
@@ -120,6 +121,7 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
         tabulate_captured(trace, top),
         tabulate_categories(picture.categories),
         tabulate_kernels(picture.kernels, top, full_names=view.full_names),
+        tabulate_codes(picture.codes, top),
         tabulate_metrics(picture.metrics, top),
         tabulate_copies(picture.copies),
         tabulate_memory(picture.memory.uses),

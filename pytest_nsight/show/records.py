@@ -156,6 +156,7 @@ _TABLES: Mapping[str, Callable[[Picture], list[Record]]] = {
     "kernels": lambda picture: _plain(picture.kernels),
     "shapes": _shapes,
     "categories": lambda picture: _plain(picture.categories),
+    "codes": lambda picture: _plain(picture.codes),
     "copies": lambda picture: _plain(picture.copies),
     "memory": lambda picture: _memory(picture.memory.uses),
     "range_memory": lambda picture: [{"range": one["label"], **one} for one in _memory(picture.memory.ranges)],

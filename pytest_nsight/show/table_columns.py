@@ -68,6 +68,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
         "occupancy_limited_by",
     ),
     "categories": ("category", "calls", "total_ns", "share"),
+    "codes": ("code", "launches", "total_ns", "share", "kernels", "kernel", "kernel_ns"),
     "copies": ("name", "memory", "count", "total_ns", "bytes_moved", "overlapped_ns", "median_ns"),
     "memory": (
         "device",
