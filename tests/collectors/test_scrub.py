@@ -118,7 +118,8 @@ def written(tmp_path):
             insert into META_DATA_CAPTURE values ('PROCESS_0:ENVIRONMENT_VARIABLE', 'SECRET');
             create table StringIds (id integer, value text);
             insert into StringIds values (1, 'kernel<float>'), (2, 'SECRET'), (3, 'cudaLaunchKernel'),
-                (4, 'kernel'), (5, 'forward'), (6, 'SECRET/thread');
+                (4, 'kernel'), (5, 'forward'), (6, 'SECRET/thread'), (7, 'step(int)'),
+                (8, '/home/SECRET/train.so'), (9, 'C:\SECRET\app.exe'), (10, 'SECRET!0x7f00');
             create table NVTX_EVENTS (eventId integer primary key, start integer, end integer,
                 eventType integer, textId integer, jsonText text, binaryData blob, globalTid integer);
             insert into NVTX_EVENTS values (1, 10, 20, 59, 5, 'SECRET', x'534543524554', 16777217),
@@ -130,6 +131,9 @@ def written(tmp_path):
             create table CUPTI_ACTIVITY_KIND_RUNTIME (start integer, end integer, globalTid integer,
                 correlationId integer, nameId integer, callchainId integer);
             insert into CUPTI_ACTIVITY_KIND_RUNTIME values (12, 13, 16777217, 7, 3, 99);
+            create table CUDA_CALLCHAINS (id integer, symbol integer, module integer, unresolved integer,
+                originalIP integer, stackDepth integer);
+            insert into CUDA_CALLCHAINS values (99, 7, 8, null, 1234, 0), (99, 10, 9, 1, 1234, 1);
             create table DIAGNOSTIC_EVENT (timestamp integer, severity integer, text text);
             insert into DIAGNOSTIC_EVENT values (1, 2, 'ID 260 != 259: not all might have been collected.'),
                 (4, 1, 'Cannot find "SECRET"'), (5, 1, 'See C:\SECRET'), (6, 1, 'Connected to root@SECRET'),
@@ -154,11 +158,20 @@ def test_only_listed_tables_columns_and_rows_are_copied(written, tmp_path):
         "META_DATA_EXPORT": [("EXPORT_ARCH", "x64"), ("EXPORT_SCHEMA_VERSION", "3.28.1")],
         "NVTX_EVENTS": [(1, 10, 20, 59, 16777217, 5)],
         "CUPTI_ACTIVITY_KIND_KERNEL": [(30, 40, 16777216, 7, 1, 4, 128)],
-        "CUPTI_ACTIVITY_KIND_RUNTIME": [(12, 13, 16777217, 7, 3)],
+        "CUPTI_ACTIVITY_KIND_RUNTIME": [(12, 13, 16777217, 7, 3, 99)],
+        "CUDA_CALLCHAINS": [(99, 7, 8, None, 0), (99, 10, 9, 1, 1)],
         "DIAGNOSTIC_EVENT": [(1, 2, "ID 260 != 259: not all might have been collected.")],
         "PROCESSES": [(16777216, 1)],
         "TARGET_INFO_GPU": [(0, "NVIDIA H200", "9ad5")],
-        "StringIds": [(1, "kernel<float>"), (3, "cudaLaunchKernel"), (4, "kernel"), (5, "forward")],
+        "StringIds": [
+            (1, "kernel<float>"),
+            (3, "cudaLaunchKernel"),
+            (4, "kernel"),
+            (5, "forward"),
+            (7, "step(int)"),
+            (8, "train.so"),
+            (9, "app.exe"),
+        ],
     }
 
 

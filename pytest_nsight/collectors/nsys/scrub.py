@@ -17,6 +17,7 @@ from contextlib import closing
 from pathlib import Path
 
 from pytest_nsight.collectors.nsys.known_errors import quote
+from pytest_nsight.collectors.nsys.stack_tables import CHAINS, file_name
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.processes.regular_files import check_regular
 
@@ -32,7 +33,9 @@ _COLUMNS = {
     "CUPTI_ACTIVITY_KIND_MEMCPY": f"{_SPAN} {_PLACE} bytes copyKind srcKind dstKind srcDeviceId "
     "srcContextId dstDeviceId dstContextId copyCount",
     "CUPTI_ACTIVITY_KIND_MEMSET": f"{_SPAN} {_PLACE} value bytes memKind",
-    "CUPTI_ACTIVITY_KIND_RUNTIME": f"{_SPAN} eventClass nameId returnValue",
+    "CUPTI_ACTIVITY_KIND_RUNTIME": f"{_SPAN} eventClass nameId returnValue callchainId",
+    # Without addresses; of a module, which is a file, the folders are left out.
+    CHAINS: "id symbol module unresolved stackDepth",
     "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION": f"{_SPAN} {_PLACE} syncType deprecatedSyncType eventId eventSyncId",
     "CUPTI_ACTIVITY_KIND_GRAPH_TRACE": f"{_SPAN} {_PLACE}",
     "CUDA_GPU_MEMORY_USAGE_EVENTS": "start globalPid deviceId contextId address bytes memKind memoryOperationType "
@@ -83,6 +86,7 @@ def scrub(source: Path, target: Path) -> None:
         with closing(sqlite3.connect(partial.absolute().as_uri(), uri=True)) as database:
             database.create_function("is_about_format", 1, _is_about_format)
             database.create_function("is_prose", 1, _is_prose)
+            database.create_function("file_name", 1, _name_file)
             database.execute("attach ? as source", (f"{source.absolute().as_uri()}?mode=ro",))
             _copy(database)
             database.commit()
@@ -126,6 +130,15 @@ def _copy(database: sqlite3.Connection) -> None:
         names = ", ".join(f'"{column}"' for column in columns)
         rows = f'select {names} from source."{table}" where {_rows(table, kept)}'
         database.execute(f'insert into main."{table}" ({names}) {rows}')
+    if _holds_stacks(kept) and {"id", "value"}.issubset(kept.get("StringIds", ())):
+        # A text that also names something else is there already.
+        wanted = f"id in (select module from main.{CHAINS}) and id not in (select id from main.StringIds)"
+        named = f"select id, file_name(cast(value as blob)) from source.StringIds where {wanted}"
+        database.execute(f"insert into main.StringIds (id, value) {named}")
+
+
+def _holds_stacks(kept: Mapping[str, Sequence[str]]) -> bool:
+    return {"symbol", "module", "unresolved"}.issubset(kept.get(CHAINS, ()))
 
 
 def _create(database: sqlite3.Connection, table: str, wanted: list[str]) -> list[str]:
@@ -151,7 +164,9 @@ def _rows(table: str, kept: Mapping[str, Sequence[str]]) -> str:
         # A thread's global id is its process's with the thread number in the lowest 24 bits.
         return f"globalPid in ({_used(kept, ('globalPid', 'globalTid'), '& ~16777215')})"
     if table == "StringIds":
-        return f"id in ({_used(kept, _STRING_COLUMNS)})"
+        symbols = f"select symbol from main.{CHAINS} where not ifnull(unresolved, 0)"
+        found = f" or id in ({symbols})" if _holds_stacks(kept) else ""
+        return f"id in ({_used(kept, _STRING_COLUMNS)}){found}"
     return "1"
 
 
@@ -168,6 +183,10 @@ def _used(kept: Mapping[str, Sequence[str]], wanted: Sequence[str], mask: str = 
 
 def _is_about_format(name: bytes | None) -> bool:
     return name is not None and _FORMAT_NAMES.fullmatch(name.decode(errors="replace")) is not None
+
+
+def _name_file(path: bytes | None) -> str:
+    return file_name((path or b"").decode(errors="replace"))
 
 
 def _is_prose(text: bytes | None) -> bool:
