@@ -38,6 +38,7 @@ PATHS = [
 KERNEL, COPY, SET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
 MEMORY, POOLS = (f"CUDA_GPU_MEMORY_{name}_EVENTS" for name in ("USAGE", "POOL"))
 GRAPH, RUNTIME = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"
+CHAINS = "CUDA_CALLCHAINS"
 
 
 class Recording:
@@ -54,6 +55,17 @@ class Recording:
 
     def has(self, table: str) -> bool:
         return bool(self.rows(f"SELECT 1 FROM sqlite_master WHERE name = '{table}'"))
+
+    @property
+    def calls(self) -> str:
+        """The table of CUDA calls, each once: those with a backtrace have a second record inside of the first."""
+        if not self.has(CHAINS):
+            return RUNTIME
+        return (
+            f"(SELECT * FROM {RUNTIME} WHERE rowid NOT IN (SELECT i.rowid FROM {RUNTIME} i JOIN {RUNTIME} o "
+            "ON o.correlationId = i.correlationId AND o.globalTid = i.globalTid AND o.rowid != i.rowid "
+            "WHERE o.callchainId IS NOT NULL AND o.start <= i.start AND o.end >= i.end))"
+        )
 
 
 @pytest.fixture(scope="module", params=PATHS, ids=lambda path: path.name.partition(".")[0])
@@ -100,6 +112,51 @@ def test_categories_and_shapes_add_up_to_the_kernels(recording: Recording) -> No
         assert sum(one.calls for one in kernel.shapes) == kernel.calls
     if whole_ns:
         assert sum(one.share for one in picture.categories) == pytest.approx(1)
+
+
+def name_operator(symbols: list[str]) -> str:
+    """The operator of PyTorch that launched, after the node of autograd, by a stack from its outermost frame on."""
+    caller = operator = ""
+    for symbol in symbols:
+        if match := re.match(r"torch::autograd::generated::(\w+)::apply\(", symbol):
+            caller, operator = f"{match[1]}: ", ""
+        elif symbol.startswith("torch::autograd::Engine::"):
+            caller, operator = "backward: ", ""
+        elif match := re.match(r"at::_ops::(\w+)::call\(", symbol):
+            operator = operator or f"aten::{match[1]}"
+    return caller + operator if operator else ""
+
+
+def test_launching_operators_are_those_of_sql(recording: Recording) -> None:
+    found = {one.code: (one.launches, one.total_ns) for one in recording.picture.codes}
+    if not recording.has(CHAINS):
+        assert found == {}
+        return
+    stacks: dict[int, list[str]] = defaultdict(list)
+    sql = (
+        f"SELECT c.id, s.value FROM {CHAINS} c JOIN StringIds s ON s.id = c.symbol ORDER BY c.id, c.stackDepth DESC"
+    )
+    for chain, symbol in recording.rows(sql):
+        stacks[chain].append(symbol)
+    # Of the two records of a call that has a stack, one has its id.
+    sql = (
+        f"SELECT max(r.callchainId), k.end - k.start FROM {KERNEL} k JOIN {RUNTIME} r ON r.correlationId = "
+        "k.correlationId AND r.globalTid >> 24 = k.globalPid >> 24 GROUP BY k.rowid"
+    )
+    expected: dict[str, tuple[int, int]] = {}
+    for chain, length in recording.rows(sql):
+        # Code that is no operator has a name that this loop does not find.
+        code = name_operator(stacks[chain]) or "other" if chain else ""
+        calls, total = expected.get(code, (0, 0))
+        expected[code] = calls + 1, total + length
+
+    assert {code: one for code, one in found.items() if not code or "aten::" in code} == {
+        code: one for code, one in expected.items() if code != "other"
+    }
+    if found:
+        assert sum(one.share for one in recording.picture.codes) == pytest.approx(1)
+        kernel_ns = {one.name: one.total_ns for one in recording.picture.kernels}
+        assert all(one.kernel_ns <= min(one.total_ns, kernel_ns[one.kernel]) for one in recording.picture.codes)
 
 
 def test_copies_are_those_of_sql(recording: Recording) -> None:
@@ -218,7 +275,7 @@ def test_idle_time_of_allocations_is_what_sql_finds_of_them(recording: Recording
     """
     calls = (
         recording.rows(
-            f"SELECT start, end FROM {RUNTIME} JOIN StringIds ON id = nameId "
+            f"SELECT start, end FROM {recording.calls} JOIN StringIds ON id = nameId "
             "WHERE value LIKE 'cuda%Malloc%' OR value LIKE 'cuda%Alloc%' OR value LIKE 'cudaFree%' "
             "OR value IN ('cuMemCreate', 'cuMemMap', 'cuMemUnmap', 'cuMemRelease')"
         )
@@ -246,7 +303,7 @@ def test_calls_and_synchronisation_are_those_of_sql(recording: Recording) -> Non
         assert recording.picture.calls == ()
         return
     sql = (
-        f"SELECT s.value, count(*), sum(r.end - r.start) FROM {RUNTIME} r "
+        f"SELECT s.value, count(*), sum(r.end - r.start) FROM {recording.calls} r "
         "JOIN StringIds s ON s.id = r.nameId GROUP BY s.value"
     )
     expected: dict[str, tuple[int, int]] = {}
@@ -265,7 +322,7 @@ def test_calls_and_synchronisation_are_those_of_sql(recording: Recording) -> Non
         return
     # Of pageable memory a copy waits that returns when at least half of it is done.
     ((blocked,),) = recording.rows(
-        f"SELECT coalesce(sum(r.end - r.start), 0) FROM {COPY} m JOIN {RUNTIME} r ON r.correlationId = "
+        f"SELECT coalesce(sum(r.end - r.start), 0) FROM {COPY} m JOIN {recording.calls} r ON r.correlationId = "
         "m.correlationId AND r.globalTid / 0x1000000 = m.globalPid / 0x1000000 "
         "WHERE (m.srcKind = 0 OR m.dstKind = 0) AND 2 * (r.end - m.start) >= m.end - m.start"
     )
