@@ -35,8 +35,8 @@ from pytest_nsight.controller.session_result import (
     write_shard,
 )
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.gate.case_outcomes import expects_failure
 from pytest_nsight.gate.judging import judge_state, list_notes
+from pytest_nsight.gate.own_failures import expects_failure
 from pytest_nsight.gate.proofs import describe_identities, join_proofs
 from pytest_nsight.gate.saving import list_measured, list_saved, withdraw
 from pytest_nsight.gate.state import GateState, describe_leaked_state

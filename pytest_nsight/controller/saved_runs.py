@@ -17,8 +17,8 @@ from pytest_nsight.controller.drill_down import Drill, read_cases
 from pytest_nsight.controller.recorded_session import list_whole_runs
 from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.gate.case_outcomes import find_own_failures
 from pytest_nsight.gate.identity_records import attach_identities
+from pytest_nsight.gate.own_failures import find_own_failures
 from pytest_nsight.gate.saving import list_unfit, list_untimed, list_varying
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.judge.structure import WHY_VARYING

@@ -1,7 +1,6 @@
-"""What the record of a process adds to the state, and which of its cases another process measures again.
+"""What the record of a process adds to the state: its results, and the processes that measure some cases again.
 
-A test may fail only itself, never another test. So a case whose process failed, or whose record is damaged, is
-measured again in a fresh process, and a suspect in a process of its own. Only a case that fails alone fails.
+Which cases these are is decided in `case_outcomes.py`. Where almost every process fails, the machine is given up.
 """
 
 from __future__ import annotations
@@ -10,14 +9,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pytest_nsight.gate.case_outcomes import (
-    CaseOutcomes,
-    has_only_passed,
-    list_failed,
-    note_harmed,
-    sort_cases,
-)
+from pytest_nsight.gate.case_outcomes import CaseOutcomes, note_passed, sort_cases
 from pytest_nsight.gate.identity_records import absorb_identities
+from pytest_nsight.gate.own_failures import has_only_passed, list_failed
 from pytest_nsight.gate.process_reports import add_run, join_reports, join_warnings
 from pytest_nsight.gate.state import GateState, PlannedProcess
 from pytest_nsight.model.values import InterleavedPairs, RunSummary, Subject
@@ -51,15 +45,16 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
         return absorb_identities(replace(state, pending=tuple(rest)), processes)
     if not processes:
         # Cases that wait for another process will not get one.
-        return replace(state.with_problems(state.doubts), pending=(), is_exhausted=True)
+        reasons = {case: last.describe() for case, last in state.failed_tries.items()}
+        return replace(state.with_problems(reasons), pending=(), is_exhausted=True)
     again: list[tuple[str, ...]] = []
     latest = ""
     for process in processes:
         cases = _list_asked(process, planned.assignment.cases)
-        outcome = sort_cases(process, cases, list_failed(state), state.doubts)
+        outcome = sort_cases(process, cases, list_failed(state), state.failed_tries)
         state = _add(state.with_notes(*process.notes, process.failure, process.trace_error), process, outcome)
         again += outcome.again
-        latest = next(iter((*outcome.failed.values(), *outcome.doubts.values())), latest)
+        latest = next(iter((*outcome.failed.values(), *(one.describe() for one in outcome.tries.values()))), latest)
     retries = tuple(PlannedProcess(planned.run, replace(planned.assignment, cases=group)) for group in again)
     if state.failures_alone >= MOST_FAILURES_ALONE:
         why = (
@@ -112,7 +107,7 @@ def _add(state: GateState, process: MeasuredProcess, outcome: CaseOutcomes) -> G
     if process.manifest.tree == OTHER_TREE:
         return _add_other_tree(state, process, outcome)
     state = _add_pairs(_add_canaries(state, process), process)
-    doubts = state.doubts
+    earlier = state.failed_tries
     reports = join_reports(state.reports, process.manifest, outcome.complete)
     state = replace(
         state,
@@ -122,12 +117,12 @@ def _add(state: GateState, process: MeasuredProcess, outcome: CaseOutcomes) -> G
         timelines={**state.timelines, **_pick(process.timelines, outcome.complete)},
         metrics={**state.metrics, **_pick(process.metrics, outcome.complete)},
         failures_alone=0 if outcome.complete else state.failures_alone + bool(outcome.failed),
-        doubts={
-            **{case: why for case, why in state.doubts.items() if case not in outcome.complete},
-            **outcome.doubts,
+        failed_tries={
+            **{case: last for case, last in earlier.items() if case not in outcome.complete},
+            **outcome.tries,
         },
     )
-    state = state.with_notes(*note_harmed(doubts, process.manifest, outcome.complete))
+    state = state.with_notes(*note_passed(earlier, process.manifest, outcome.complete))
     measured = {summary.subject.case for summary in process.summaries}
     nothing = {
         case: process.problems.get(case, NOTHING_MEASURED)

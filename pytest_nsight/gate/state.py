@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from pytest_nsight.gate.failed_tries import FailedTry
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.identity import Identity
@@ -90,7 +91,7 @@ class GateState:
         summaries: one per subject and run of this tree.
         reports: case -> serialised reports, of the first run or of the first that failed.
         problems: case -> why there is nothing to judge.
-        doubts: case -> why it is being measured again.
+        failed_tries: case -> its last try, where that failed and another one follows.
         canaries: one summary per canary and run.
         faulty_canary: the first canary that could not be measured, "" if all could.
         pairs: case -> its rounds, interleaved with those of the case that it claims to beat.
@@ -120,7 +121,7 @@ class GateState:
     summaries: tuple[RunSummary, ...] = ()
     reports: Mapping[str, tuple[SerialisedReport, ...]] = field(default_factory=dict)
     problems: Mapping[str, str] = field(default_factory=dict)
-    doubts: Mapping[str, str] = field(default_factory=dict)
+    failed_tries: Mapping[str, FailedTry] = field(default_factory=dict)
     canaries: tuple[RunSummary, ...] = ()
     faulty_canary: str = ""
     pairs: Mapping[str, tuple[InterleavedPairs, ...]] = field(default_factory=dict)

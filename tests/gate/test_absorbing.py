@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_nsight.gate.absorbing import MOST_FAILURES_ALONE, NOTHING_MEASURED, absorb
+from pytest_nsight.gate.failed_tries import TryFailure
 from pytest_nsight.gate.loop import plan, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
@@ -95,14 +96,14 @@ def test_what_fails_in_a_process_that_dies_after_its_last_test_keeps_its_own_fai
 
 
 def test_a_case_that_only_failed_because_of_another_in_its_process_passes_alone() -> None:
-    victim, *others = NAMES
-    failing = make_process(NAMES, end=ProcessEnd.FAILED, failure="died late", failing=[victim])
+    first, *others = NAMES
+    failing = make_process(NAMES, end=ProcessEnd.FAILED, failure="died late", failing=[first])
 
     state = absorbed(replace(failing, has_died_after_tests=True))
-    assert [planned.assignment.cases for planned in state.pending] == [(victim,), tuple(others)]
-    state = absorb(state, [make_process([victim])])
+    assert [planned.assignment.cases for planned in state.pending] == [(first,), tuple(others)]
+    state = absorb(state, [make_process([first])])
 
-    assert measured(state) == {victim}
+    assert measured(state) == {first}
 
 
 @pytest.mark.parametrize("bad", NAMES)
@@ -254,16 +255,16 @@ def test_the_next_process_keeps_the_cases_that_it_has_begun_with() -> None:
     assert [pending.assignment.cases for pending in state.pending] == [NAMES, (NAMES[3],)]
 
 
-FIRST, HARMED, *OTHERS = NAMES
+FIRST, SECOND, *OTHERS = NAMES
 
 
 def test_a_test_that_fails_beside_others_is_tried_once_more_without_them() -> None:
-    state = absorbed(make_process(NAMES, failing=[HARMED]))
+    state = absorbed(make_process(NAMES, failing=[SECOND]))
 
-    assert [planned.assignment.cases for planned in state.pending] == [(HARMED,)]
+    assert [planned.assignment.cases for planned in state.pending] == [(SECOND,)]
     assert measured(state) == {FIRST, *OTHERS}
 
-    state = absorb(state, [make_process([HARMED])])
+    state = absorb(state, [make_process([SECOND])])
     assert measured(state) == set(NAMES)
     assert not state.pending
     assert not state.problems
@@ -277,8 +278,8 @@ def test_a_test_that_fails_beside_others_is_tried_once_more_without_them() -> No
 @pytest.mark.parametrize(
     ("crashed", "pending"),
     [
-        (NAMES[3:4], [(NAMES[3],), NAMES[4:], (HARMED,)]),
-        ((), [NAMES[3:6], NAMES[6:], (HARMED,)]),
+        (NAMES[3:4], [(NAMES[3],), NAMES[4:], (SECOND,)]),
+        ((), [NAMES[3:6], NAMES[6:], (SECOND,)]),
     ],
     ids=["during a test", "between two"],
 )
@@ -286,12 +287,14 @@ def test_what_failed_before_its_process_died_is_tried_once_more(
     crashed: tuple[str, ...], pending: list[tuple[str, ...]]
 ) -> None:
     state = absorbed(
-        make_process(NAMES[:3], crashed=crashed, end=ProcessEnd.FAILED, failure="died", failing=[HARMED])
+        make_process(NAMES[:3], crashed=crashed, end=ProcessEnd.FAILED, failure="died", failing=[SECOND])
     )
 
     assert [planned.assignment.cases for planned in state.pending] == pending
     assert measured(state) == {FIRST, NAMES[2]}
-    assert state.doubts[HARMED] == "it failed beside other tests of its process: no message"
+    last = state.failed_tries[SECOND]
+    assert (last.failure, last.number) == (TryFailure.TEST_FAILED, 1)
+    assert last.describe() == "it failed beside other tests of its process: no message"
 
 
 def test_a_worker_that_completed_and_whose_record_went_with_another_ones_is_measured_again() -> None:
@@ -304,11 +307,11 @@ def test_a_worker_that_completed_and_whose_record_went_with_another_ones_is_meas
 
 
 def test_what_fails_in_each_of_its_processes_fails_for_good() -> None:
-    pair = (HARMED, OTHERS[0])
+    pair = (SECOND, OTHERS[0])
     state = absorbed(make_process(NAMES, failing=pair))
     assert [planned.assignment.cases for planned in state.pending] == [pair]
 
-    # The first of a process cannot have been harmed there, but it may have harmed the second one.
+    # The first of a process failed by itself there, but it may be the cause of the second one's failure.
     state = absorb(state, [make_process(pair, failing=pair)])
     assert [planned.assignment.cases for planned in state.pending] == [(OTHERS[0],)]
     state = absorb(state, [make_process(OTHERS[:1], failing=OTHERS[:1])])
@@ -316,7 +319,7 @@ def test_what_fails_in_each_of_its_processes_fails_for_good() -> None:
     assert not state.pending
     assert not state.problems
     assert not state.notes
-    assert not state.has_passed(HARMED)
+    assert not state.has_passed(SECOND)
     assert not state.has_passed(OTHERS[0])
 
 
@@ -356,41 +359,41 @@ def test_what_failed_for_good_is_in_no_process_that_has_not_begun() -> None:
     class Failing(Machine):
         def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> Sequence[MeasuredProcess]:
             self.assignments.append(assignment)
-            return (make_process(assignment.cases, failing=[one for one in assignment.cases if one == HARMED]),)
+            return (make_process(assignment.cases, failing=[one for one in assignment.cases if one == SECOND]),)
 
     machine = Failing()
 
     state = run(machine, runs=5)
 
-    assert not state.has_passed(HARMED)
+    assert not state.has_passed(SECOND)
     # When the first try alone failed, the second one had begun already.
-    assert [one.cases for one in machine.assignments].count((HARMED,)) == 2
+    assert [one.cases for one in machine.assignments].count((SECOND,)) == 2
 
 
 def test_what_one_test_does_in_every_run_fails_no_other_in_any() -> None:
     class Leaking(Machine):
         def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> Sequence[MeasuredProcess]:
             self.assignments.append(assignment)
-            is_harmed = HARMED in assignment.cases and FIRST in assignment.cases
-            return (make_process(assignment.cases, failing=[HARMED] if is_harmed else []),)
+            fails = SECOND in assignment.cases and FIRST in assignment.cases
+            return (make_process(assignment.cases, failing=[SECOND] if fails else []),)
 
     machine = Leaking()
 
     state = run(machine, runs=4)
 
     assert measured(state) == set(NAMES)
-    assert len([one for one in state.accepted if one.subject.case == HARMED]) == 4
-    assert [one.cases for one in machine.assignments].count((HARMED,)) == 4
+    assert len([one for one in state.accepted if one.subject.case == SECOND]) == 4
+    assert [one.cases for one in machine.assignments].count((SECOND,)) == 4
 
 
 def test_the_case_that_made_its_process_unusable_is_tried_alone() -> None:
     *_, last = NAMES
-    process = make_process(NAMES, failing=[HARMED, last])
+    process = make_process(NAMES, failing=[SECOND, last])
     lost = replace(process.manifest, process_failure=CaseFault(last, "illegal memory access"))
 
     state = absorbed(replace(process, manifest=lost))
 
-    assert [planned.assignment.cases for planned in state.pending] == [(last,), (HARMED,)]
+    assert [planned.assignment.cases for planned in state.pending] == [(last,), (SECOND,)]
 
 
 def at_shared_fixture(process: MeasuredProcess) -> MeasuredProcess:
@@ -407,8 +410,8 @@ def at_shared_fixture(process: MeasuredProcess) -> MeasuredProcess:
     [
         make_process(NAMES, failing=[FIRST]),
         at_shared_fixture(make_process(NAMES, failing=[NAMES[-1]])),
-        make_process(NAMES[:2], failing=[HARMED]),
-        replace(make_process(NAMES, failing=[HARMED]), is_ranked=True),
+        make_process(NAMES[:2], failing=[SECOND]),
+        replace(make_process(NAMES, failing=[SECOND]), is_ranked=True),
     ],
     ids=[
         "the first of its process",
@@ -427,6 +430,6 @@ def test_a_failure_that_no_other_test_can_have_caused_or_that_ends_all_counts_at
 
 
 def test_of_a_recording_that_ends_before_the_second_try_the_failure_stays() -> None:
-    state = absorb(absorbed(make_process(NAMES, failing=[HARMED])), ())
+    state = absorb(absorbed(make_process(NAMES, failing=[SECOND])), ())
 
-    assert dict(state.problems) == {HARMED: "it failed beside other tests of its process: no message"}
+    assert dict(state.problems) == {SECOND: "it failed beside other tests of its process: no message"}

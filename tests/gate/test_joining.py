@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.gate.case_outcomes import expects_failure, find_own_failures
 from pytest_nsight.gate.joining import join_states, join_stored
 from pytest_nsight.gate.judging import judge_state
+from pytest_nsight.gate.own_failures import expects_failure, find_own_failures
 from pytest_nsight.gate.shard_file import FILE_NAME, Shard, ShardIdentity, read_shard, render_shard
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns

@@ -9,9 +9,9 @@ from pathlib import Path
 from pytest_nsight.controller.collection.affected_cases import describe_affected
 from pytest_nsight.controller.collection.completeness import describe_expected, find_unchecked
 from pytest_nsight.controller.session_result import add_measured, list_compared, name_environment
-from pytest_nsight.gate.case_outcomes import expects_failure, find_own_failures
 from pytest_nsight.gate.joining import join_states, join_stored
 from pytest_nsight.gate.judging import judge_state, list_notes
+from pytest_nsight.gate.own_failures import expects_failure, find_own_failures
 from pytest_nsight.gate.shard_file import FILE_NAME, ShardBy, ShardFile, read_shard
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.model.errors import UsageError
