@@ -75,8 +75,8 @@ class NsightSession:
         if runs is None:
             return [f"nsight: replaying {self._settings.replay}, baselines {self._settings.baselines}"]
         compared = f"baselines {self._settings.baselines}"
-        if runs.revision is not None:
-            compared = f"against {runs.revision.short} ({runs.revision.name})"
+        if (revision := runs.trees.revision) is not None:
+            compared = f"against {revision.short} ({revision.name})"
         lines = [f"nsight: collector {runs.collector.title}, {compared}"]
         if threads := self.worker_variables.get("OMP_NUM_THREADS"):
             lines.append(
@@ -211,7 +211,7 @@ class NsightSession:
         Raises:
             NsightError: the stored counters cannot be read.
         """
-        given, state, revision = self._settings, self._state, runs.revision
+        given, state, revision = self._settings, self._state, runs.trees.revision
         assert state is not None
         return Drill(
             profile_with_ncu(
@@ -235,7 +235,7 @@ class NsightSession:
         record = SessionRecord(
             self._id, self._recorded, self.folder, self._settings, self._collector, self._collected, self._notes
         )
-        with self._runs.owned_folder if self._runs is not None else nullcontext():
+        with self._runs.trees.owned_folder if self._runs is not None else nullcontext():
             stored = self._load(state.device)
             return conclude(record, state, stored, is_whole=is_whole, drill=drill)
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_nsight.baselines import store
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.machine import gpu_names
+from pytest_nsight.collectors.machine import gpu_names, measured_product
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.state import SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
@@ -80,3 +81,17 @@ def identifies_launches(settings: Settings, collector: Collector | None) -> bool
     if not settings.identity or collector is None or collector.times_cpu or not gpu_names():
         return False
     return settings.shard is None and settings.pool is None and settings.script is None
+
+
+def expects_identity_pass(settings: Settings, collector: Collector) -> bool:
+    """Whether an identity pass is likely, in trees that are there before the tests are collected.
+
+    Args:
+        settings: what the user asked for.
+        collector: records the session.
+    """
+    if settings.against_build or settings.affected or not identifies_launches(settings, collector):
+        return False
+    # A check has one where there is something to compare with.
+    stored = settings.baselines / store.model_slug(measured_product())
+    return settings.save or bool(settings.against) or stored.is_dir()
