@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.commands.commit_list import list_commits
+from pytest_nsight.controller.bisection.commit_list import list_commits
 from pytest_nsight.model.errors import UsageError
 from tests.repositories import git
 

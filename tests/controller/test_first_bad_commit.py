@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.commands.commit_list import CommitLine
-from pytest_nsight.controller.commands.first_bad_commit import FirstBadCommit, SearchLimits
-from pytest_nsight.controller.commands.revision_measurement import AbsentCaseError, UnmeasurableError
+from pytest_nsight.controller.bisection.commit_list import CommitLine
+from pytest_nsight.controller.bisection.first_bad_commit import FirstBadCommit, SearchLimits
+from pytest_nsight.controller.bisection.revision_measurement import AbsentCaseError, UnmeasurableError
 from pytest_nsight.controller.trees.git_revision import Revision
 from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.subject_runs import LOOKS

@@ -1,4 +1,5 @@
-"""The commands of pytest-nsight that run tests or read sessions, and what bisect measures and finds.
+"""The command line of `pytest-nsight`: the table of all commands, their arguments, and what some of them do.
 
-Runs in the controller process.
+`show`, `compare`, `history`, `calibrate` and `init` have folders of their own; so has the search of `bisect`. Each
+command runs in a process of its own, and a pytest that it starts runs in that process as the controller.
 """

@@ -165,7 +165,8 @@ def _history(options: argparse.Namespace) -> Answer:
 
 
 def _bisect(options: argparse.Namespace) -> Answer:
-    from pytest_nsight.controller.commands.bisect_command import BisectRequest, bisect
+    from pytest_nsight.controller.bisection.bisect_plugin import BisectRequest
+    from pytest_nsight.controller.commands.bisect_command import bisect
 
     given = options.good, options.bad, options.case, options.improvement, options.minutes, options.json
     return bisect(BisectRequest(*given), options.others, terminal_width())

@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pytest_nsight.controller.commands.commit_list import CommitLine, write_search
-from pytest_nsight.controller.commands.revision_measurement import AbsentCaseError, UnmeasurableError
+from pytest_nsight.controller.bisection.commit_list import CommitLine, write_search
+from pytest_nsight.controller.bisection.revision_measurement import AbsentCaseError, UnmeasurableError
 from pytest_nsight.controller.trees.git_revision import Revision
 from pytest_nsight.gate.commit_judgement import (
     compare_launches,
