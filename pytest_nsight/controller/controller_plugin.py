@@ -51,7 +51,7 @@ from pytest_nsight.controller.terminal_summary import (
     show_strict,
 )
 from pytest_nsight.controller.workers.first_pass import list_calls
-from pytest_nsight.controller.workers.progress import ProgressLine
+from pytest_nsight.controller.workers.progress_line import ProgressLine
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.processes.signals import interrupted_by_signals
 from pytest_nsight.protocol.mark import is_marked

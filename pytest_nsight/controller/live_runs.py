@@ -20,8 +20,8 @@ from pytest_nsight.controller.workers.early_processes import EarlyProcesses
 from pytest_nsight.controller.workers.first_pass import place_first_pass
 from pytest_nsight.controller.workers.gpu_assignment import choose_gpus
 from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, IdentityPass, TimedSource
+from pytest_nsight.controller.workers.manifest_tail import Progress
 from pytest_nsight.controller.workers.parallel_runs import ParallelSource
-from pytest_nsight.controller.workers.progress import Progress
 from pytest_nsight.controller.workers.time_limits import TimeLimits
 from pytest_nsight.controller.workers.worker_run import LiveSource
 from pytest_nsight.controller.workers.worker_starter import LiveSession

@@ -23,7 +23,7 @@ from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, make_sessi
 from pytest_nsight.controller.session_plan import plan_replay, plan_session, without_needless_pass
 from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.workers.progress import Progress
+from pytest_nsight.controller.workers.manifest_tail import Progress
 from pytest_nsight.gate.loop import Source, run_loop
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns

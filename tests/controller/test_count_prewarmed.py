@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from pytest_nsight.controller.workers.manifest_tail import LateImport
 from pytest_nsight.controller.workers.prewarmed import count_prewarmed, list_needed
-from pytest_nsight.controller.workers.progress import LateImport
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from pytest_nsight.controller.workers.progress import Progress, ProgressLine, line
+from pytest_nsight.controller.workers.manifest_tail import Progress
+from pytest_nsight.controller.workers.progress_line import ProgressLine, line
 
 
 class Reporter:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.workers.progress import Progress
+from pytest_nsight.controller.workers.manifest_tail import Progress
 from pytest_nsight.controller.workers.time_limits import CaseClock, Overdue, TimeLimits, end_overdue, read_overdue
 from pytest_nsight.model.errors import CollectorError, UsageError
 from pytest_nsight.protocol.mark_values import parse_rest, parse_timeout

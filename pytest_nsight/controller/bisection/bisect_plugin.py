@@ -15,7 +15,7 @@ from pytest_nsight.controller.bisection.revision_measurement import Invocation, 
 from pytest_nsight.controller.options import given_options
 from pytest_nsight.controller.pytest_input import ask_environment, check_text, worker_arguments
 from pytest_nsight.controller.settings import Settings, read_settings
-from pytest_nsight.controller.workers.progress import ProgressLine
+from pytest_nsight.controller.workers.progress_line import ProgressLine
 from pytest_nsight.model.bisection import Bisection
 from pytest_nsight.model.errors import NsightError, UsageError
 from pytest_nsight.model.units import name_some

@@ -23,7 +23,7 @@ from pytest_nsight.controller.trees.git_revision import Revision, refuse_submodu
 from pytest_nsight.controller.trees.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.workers.identity_pass import IdentityPass
 from pytest_nsight.controller.workers.identity_starter import IdentityStarter
-from pytest_nsight.controller.workers.progress import Progress
+from pytest_nsight.controller.workers.manifest_tail import Progress
 from pytest_nsight.controller.workers.spare_workers import SpareWorkers
 from pytest_nsight.controller.workers.time_limits import TimeLimits
 from pytest_nsight.controller.workers.worker_run import LiveSource

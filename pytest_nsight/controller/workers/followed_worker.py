@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from pathlib import Path
 
+from pytest_nsight.controller.workers.manifest_tail import Progress, Tail
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
-from pytest_nsight.controller.workers.progress import Progress, Tail
 from pytest_nsight.controller.workers.time_limits import CaseClock, TimeLimits, end_overdue
 from pytest_nsight.controller.workers.worker_failure import describe_removal
 from pytest_nsight.model.errors import CollectorError

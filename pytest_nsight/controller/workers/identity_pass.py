@@ -21,8 +21,8 @@ from pytest_nsight.controller.workers.identity_retries import (
     list_repeats,
 )
 from pytest_nsight.controller.workers.identity_shares import PartQueue, count_processes, share_out
+from pytest_nsight.controller.workers.manifest_tail import LateImport, Progress
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
-from pytest_nsight.controller.workers.progress import LateImport, Progress
 from pytest_nsight.controller.workers.spare_workers import SpareWorkers
 from pytest_nsight.controller.workers.time_limits import TimeLimits
 from pytest_nsight.controller.workers.worker_starter import POLL_S

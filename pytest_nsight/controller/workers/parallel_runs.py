@@ -11,8 +11,8 @@ from pathlib import Path
 from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.workers.followed_worker import mark_interrupted
 from pytest_nsight.controller.workers.gpu_assignment import share_cases
+from pytest_nsight.controller.workers.manifest_tail import LateImport, Progress, Tail
 from pytest_nsight.controller.workers.parallel_records import TraceReader, read_parallel_run
-from pytest_nsight.controller.workers.progress import LateImport, Progress, Tail
 from pytest_nsight.controller.workers.time_limits import CaseClock, Overdue, end_overdue
 from pytest_nsight.controller.workers.unread_records import UnreadRecordError
 from pytest_nsight.controller.workers.worker_starter import (

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.controller.workers.progress import LateImport
+from pytest_nsight.controller.workers.manifest_tail import LateImport
 from pytest_nsight.processes.child_process import ChildProcess
 from pytest_nsight.processes.process_tree import is_running
 from pytest_nsight.protocol.job import Assignment

@@ -14,7 +14,7 @@ from types import MappingProxyType
 
 import psutil
 
-from pytest_nsight.controller.workers.progress import Progress
+from pytest_nsight.controller.workers.manifest_tail import Progress
 from pytest_nsight.model.errors import unwritable
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.protocol.json_files import read_json_file

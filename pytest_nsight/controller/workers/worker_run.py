@@ -11,13 +11,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_nsight.controller.workers.manifest_tail import LateImport, Progress, Tail
 from pytest_nsight.controller.workers.prewarmed import (
     PrewarmedWorker,
     WaitingWorkers,
     count_prewarmed,
     list_needed,
 )
-from pytest_nsight.controller.workers.progress import LateImport, Progress, Tail
 from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.controller.workers.unread_records import UnreadRecordError, explain_unread
 from pytest_nsight.controller.workers.worker_failure import (

@@ -12,8 +12,8 @@ from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.trees.revision_tree import Tree
 from pytest_nsight.controller.workers.followed_worker import FollowedWorker
+from pytest_nsight.controller.workers.manifest_tail import Progress, Tail
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
-from pytest_nsight.controller.workers.progress import Progress, Tail
 from pytest_nsight.controller.workers.time_limits import TimeLimits
 from pytest_nsight.model.errors import unwritable
 from pytest_nsight.processes.child_process import ChildProcess
