@@ -15,7 +15,8 @@ from dataclasses import asdict, replace
 from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest_events import PairedRounds
 from pytest_nsight.worker.canaries import Canary, choose_places, due
-from pytest_nsight.worker.rounds import MeasuredBody, RoundPlan, Stopwatch
+from pytest_nsight.worker.measured_body import MeasuredBody, RoundPlan
+from pytest_nsight.worker.rounds import RoundRunner
 
 PAIRS = 30
 """Most pairs. There are fewer where one of both cases may end after fewer rounds."""
@@ -45,7 +46,7 @@ class PairSchedule:
         self._kept: list[MeasuredBody[object]] = []
         self._count = 0
 
-    def enter(self, own: MeasuredBody[object], stopwatch: Stopwatch, journal: Journal) -> None:
+    def enter(self, own: MeasuredBody[object], runner: RoundRunner, journal: Journal) -> None:
         """Interleaves a case, just measured, with the cases kept for it; keeps it if a later case needs it.
 
         Alternating bodies evict one another from the cache, so cases that ask for a warm one are left out.
@@ -54,25 +55,25 @@ class PairSchedule:
             return
         for kept in self._kept if self._measures else ():
             if self._partners.get(own.case) == kept.case:
-                self._interleave(own, kept, stopwatch, journal)
+                self._interleave(own, kept, runner, journal)
             if self._partners.get(kept.case) == own.case:
-                self._interleave(kept, own, stopwatch, journal)
-        if self._belong_together(own.case, self._next.get(own.case)) and stopwatch.device.has_room_to_keep():
+                self._interleave(kept, own, runner, journal)
+        if self._belong_together(own.case, self._next.get(own.case)) and runner.device.has_room_to_keep():
             self._kept.append(own)
 
-    def leave(self, case: str, stopwatch: Stopwatch) -> None:
+    def leave(self, case: str, runner: RoundRunner) -> None:
         """Releases, after a case, all bodies that do not belong with the next one."""
         kept = [body for body in self._kept if self._belong_together(body.case, self._next.get(case))]
         has_dropped = len(kept) < len(self._kept)
         self._kept = kept
         if has_dropped:
-            stopwatch.device.release()
+            runner.device.release()
 
     def _belong_together(self, case: str, other: str | None) -> bool:
         return other is not None and (self._partners.get(case) == other or self._partners.get(other) == case)
 
     def _interleave(
-        self, own: MeasuredBody[object], partner: MeasuredBody[object], stopwatch: Stopwatch, journal: Journal
+        self, own: MeasuredBody[object], partner: MeasuredBody[object], runner: RoundRunner, journal: Journal
     ) -> None:
         self._count += 1
         ids = tuple(f"nsight_pairs::{self._count}/{role}" for role in ("own", "partner"))
@@ -82,7 +83,7 @@ class PairSchedule:
             for id_, one in zip(ids, (own, partner), strict=True)
         ]
         try:
-            stopwatch.measure_alternately(bodies, pairs)
+            runner.measure_alternately(bodies, pairs)
         except Exception as error:
             # The kept body may need something that its test has torn down. The claim is then judged from the runs.
             journal.write_fault("pair_fault", own.case, error)
@@ -98,32 +99,32 @@ class CanarySchedule:
         self._places = choose_places(cases, seed)
         self._measured: set[str] = set()
 
-    def measure(self, stopwatch: Stopwatch, journal: Journal, done: int, rounds: int | None) -> None:
+    def measure(self, runner: RoundRunner, journal: Journal, done: int, rounds: int | None) -> None:
         """Measures those that are due after `done` cases."""
-        known = {canary.name: canary for canary in stopwatch.device.canaries}
+        known = {canary.name: canary for canary in runner.device.canaries}
         for name in due(self._places, done, self._measured):
             self._measured.add(name)
             if name in known:
-                _measure(known[name], stopwatch, journal, rounds)
+                _measure(known[name], runner, journal, rounds)
 
 
-def _measure(canary: Canary, stopwatch: Stopwatch, journal: Journal, rounds: int | None) -> None:
+def _measure(canary: Canary, runner: RoundRunner, journal: Journal, rounds: int | None) -> None:
     journal.write("case", case=canary.case)
     try:
         try:
-            _prepare_and_measure(canary, stopwatch, journal, rounds)
+            _prepare_and_measure(canary, runner, journal, rounds)
         finally:
-            stopwatch.device.release()
+            runner.device.release()
     except Exception as error:
         journal.write_fault("canary_fault", canary.case, error)
         return
     journal.write("case_end", case=canary.case)
 
 
-def _prepare_and_measure(canary: Canary, stopwatch: Stopwatch, journal: Journal, rounds: int | None) -> None:
+def _prepare_and_measure(canary: Canary, runner: RoundRunner, journal: Journal, rounds: int | None) -> None:
     """A function of its own, so that its tensors are free when it returns."""
     prepared = canary.prepare()
     if prepared.work is not None:
         journal.write_work(canary.case, prepared.work)
     plan = RoundPlan(rounds=rounds, cold_cache=canary.cold_cache)
-    stopwatch.measure(MeasuredBody(canary.case, f"canary {canary.name}", prepared.body, plan=plan))
+    runner.measure(MeasuredBody(canary.case, f"canary {canary.name}", prepared.body, plan=plan))

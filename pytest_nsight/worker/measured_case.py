@@ -25,9 +25,10 @@ from pytest_nsight.worker.device import current_device
 from pytest_nsight.worker.extra_rounds import CanarySchedule, PairSchedule
 from pytest_nsight.worker.fixture import LONGEST_LABEL
 from pytest_nsight.worker.jax_programs import COMPILER, JaxPrograms
+from pytest_nsight.worker.measured_body import WARMUP, MeasuredBody, RoundPlan
 from pytest_nsight.worker.pacing import AUDIT, USUAL, StoppingRule
 from pytest_nsight.worker.patched_imports import patch_imports
-from pytest_nsight.worker.rounds import WARMUP, MeasuredBody, RoundPlan, Stopwatch
+from pytest_nsight.worker.rounds import RoundRunner
 from pytest_nsight.worker.tuner_trials import list_trial_patches
 
 T = TypeVar("T")
@@ -70,7 +71,7 @@ class MeasuredRun:
         self.identifier = identifier
         self._recorder = recorder
         self._barrier = barrier
-        self._stopwatch: Stopwatch | None = None
+        self._runner: RoundRunner | None = None
         self.is_device_lost = False
         self._assignment = Assignment(())
         self._claims: dict[str, str] = {}
@@ -89,12 +90,12 @@ class MeasuredRun:
         self._pairs = PairSchedule(assignment.cases, find_partners(items), measures=is_judged)
         self._canaries = CanarySchedule(len(assignment.cases), assignment.seed or 0)
 
-    def start_stopwatch(self) -> Stopwatch:
-        """The stopwatch of this process; the first call makes it and records the device.
+    def start_runner(self) -> RoundRunner:
+        """What runs the rounds of this process; the first call makes it and records the device.
 
         That is at the first measurement, when the test's own imports have chosen the device.
         """
-        if self._stopwatch is None:
+        if self._runner is None:
             device = current_device(self.job.root_pid)
             self.journal.write(
                 "device",
@@ -106,7 +107,7 @@ class MeasuredRun:
                 self.journal.write("canary_fault", case=f"{CANARIES}::{NAMES[0]}", text=device.why_no_canaries)
             # A pass without times needs no overhead, and measuring it takes memory that the case may notice.
             overhead_ns = None if self.identifier is None else 0
-            self._stopwatch = Stopwatch(
+            self._runner = RoundRunner(
                 device,
                 self._recorder,
                 self.journal,
@@ -114,16 +115,16 @@ class MeasuredRun:
                 overhead_ns=overhead_ns,
                 programs=self._programs,
             )
-        return self._stopwatch
+        return self._runner
 
     def identify(self, identifier: Identifier, body: MeasuredBody[T], claims: str) -> T:
         """Runs a few rounds of a case, without rests, and keeps what they launch beside what its marks claim."""
         case = body.case
         try:
             plan = replace(body.plan, rounds=identifier.rounds, rest_ns=0, cold_cache=False)
-            stopwatch = self.start_stopwatch()
-            result = stopwatch.measure(replace(body, plan=plan))
-            if self._is_beside_others and stopwatch.device.count_memory_retries() > self._memory_retries:
+            runner = self.start_runner()
+            result = runner.measure(replace(body, plan=plan))
+            if self._is_beside_others and runner.device.count_memory_retries() > self._memory_retries:
                 none = Identity(why_none=SHORT_OF_MEMORY, reading=READING)
                 self.journal.write_identity(IdentifiedCase(case, none, claims))
             else:
@@ -155,31 +156,31 @@ class MeasuredRun:
         """Interleaves a case with the one that it claims to beat, or that claims to beat it."""
         # Ranks must do the same work, but each rank would decide alone whether there is room to keep a body.
         if self.job.ranks == 1:
-            self._pairs.enter(body, self.start_stopwatch(), self.journal)
+            self._pairs.enter(body, self.start_runner(), self.journal)
 
     def synchronize(self) -> None:
         """Waits for the device, if one is measured; raises what its framework does where it has failed."""
-        if self._stopwatch is not None:
-            self._stopwatch.device.synchronize()
+        if self._runner is not None:
+            self._runner.device.synchronize()
 
     def finish_case(self, case: str, *, is_last: bool) -> None:
         """Measures the canaries that are due after a case, once a test has shown on which device."""
         self._programs.forget()
         self.write_identities(is_last=is_last)
-        if self._stopwatch is None or self.is_device_lost:
+        if self._runner is None or self.is_device_lost:
             return
         if self.identifier is not None:
             # Garbage that holds memory would keep it from being given back.
             gc.collect()
-            self._stopwatch.device.isolate()
-            self._memory_retries = self._stopwatch.device.count_memory_retries()
+            self._runner.device.isolate()
+            self._memory_retries = self._runner.device.count_memory_retries()
             return
-        self._pairs.leave(case, self._stopwatch)
+        self._pairs.leave(case, self._runner)
         if self.job.canaries and self._assignment.canaries and case in self._assignment.cases:
             cases = self._assignment.cases
             done = len(cases) if is_last else cases.index(case) + 1
             rounds = self.job.rounds or self._assignment.canary_rounds
-            self._canaries.measure(self._stopwatch, self.journal, done, rounds)
+            self._canaries.measure(self._runner, self.journal, done, rounds)
 
 
 class CaseMeasurement:
@@ -221,17 +222,17 @@ class CaseMeasurement:
             cold_cache=self._mark.cold_cache,
             rule=self._run.choose_rule(self._item.nodeid),
         )
-        case, stopwatch, identifier = self._item.nodeid, self._run.start_stopwatch(), self._run.identifier
+        case, runner, identifier = self._item.nodeid, self._run.start_runner(), self._run.identifier
         measured = MeasuredBody(case, Subject(case).label[:LONGEST_LABEL], body, setup, plan)
         try:
             if identifier is not None:
                 result = self._run.identify(identifier, measured, self._mark.claims)
             else:
-                result = stopwatch.measure(measured)
+                result = runner.measure(measured)
         except BaseException as error:
             self._error = name_error(error)
             raise
-        self.walls_ns = stopwatch.walls_ns
+        self.walls_ns = runner.walls_ns
         if setup is None and not self._is_whole and identifier is None:
             self._run.interleave(measured)
         return result
@@ -267,7 +268,7 @@ class CaseMeasurement:
         """Names a part of the round."""
         if self._run.job.ranks > 1 and is_rank_part(name):
             raise ValueError(f"nsight.range({name!r}): a test with ranks has rows of that name; choose another")
-        return self._run.start_stopwatch().part(name)
+        return self._run.start_runner().part(name)
 
     def declare(self, work: Work) -> None:
         """Records what a round has to do; the last declaration counts."""

@@ -8,11 +8,10 @@ import statistics
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass
 
 # Bound here, because tests replace time.sleep and its clocks.
 from time import perf_counter_ns, sleep, time_ns
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 from pytest_nsight.collectors.base import Recorder
 from pytest_nsight.protocol.conditions import Conditions
@@ -23,56 +22,18 @@ from pytest_nsight.worker.autotuners import WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.device import Device
 from pytest_nsight.worker.fixture import prepare
 from pytest_nsight.worker.jax_programs import JaxPrograms
-from pytest_nsight.worker.pacing import USUAL, Pacer, StoppingRule, higher_mhz, is_over, is_slowed, relative_error
+from pytest_nsight.worker.measured_body import MeasuredBody, RoundPlan
+from pytest_nsight.worker.pacing import Pacer, higher_mhz, is_over, is_slowed, relative_error
 
 T = TypeVar("T")
 
-WARMUP = 5
 SETTLING_NS = 10_000_000
 MOST_SETTLING_NS = 200_000_000
 _OVERHEAD_SAMPLES = 15
 
 
-@dataclass(frozen=True, slots=True)
-class RoundPlan:
-    """How one case is measured.
-
-    Attributes:
-        rounds: measured rounds; None for as many as pacing.is_enough asks for, fewer for a case that takes long.
-        warmup: unmeasured rounds before them.
-        rest_ns: pause before each round; None to let pacing.py choose.
-        cold_cache: whether the cache is flushed before each round.
-        rule: when the case may end where `rounds` is None.
-    """
-
-    rounds: int | None = None
-    warmup: int = WARMUP
-    rest_ns: int | None = None
-    cold_cache: bool = True
-    rule: StoppingRule = USUAL
-
-
-@dataclass(frozen=True, slots=True)
-class MeasuredBody(Generic[T]):
-    """What the rounds of one case execute.
-
-    Attributes:
-        case: id under which the rounds are recorded, in general the node id.
-        label: readable name of each round's range.
-        function: what is measured.
-        setup: called before each round, returns the function's (args, kwargs) or None; None to pass no arguments.
-        plan: how often, and with which rests.
-    """
-
-    case: str
-    label: str
-    function: Callable[..., T]
-    setup: Callable[[], Any] | None = None
-    plan: RoundPlan = RoundPlan()
-
-
-class Stopwatch:
-    """Measures the cases of one worker process, one after the other, and records their rounds.
+class RoundRunner:
+    """Runs warm-up and rounds of the cases of one worker process, one case after the other, and records them.
 
     Attributes:
         device: what is measured.
@@ -242,18 +203,9 @@ class Stopwatch:
     def _round(self, body: MeasuredBody[T], pacer: Pacer) -> tuple[T, int]:
         """Measures and records one round; returns its result and how long it took on the host, in ns."""
         args, kwargs = prepare(body.setup)
-        self.device.synchronize()
-        pause_ns = pacer.rest_ns
-        sleep(pause_ns / 1e9)
-        if body.plan.cold_cache:
-            self.device.flush()
-        self.device.synchronize()
+        rest_ns = self._rest(body.plan, pacer)
         payload = next(self._payloads)
-        parts: list[tuple[int, str]] = []
-        self._parts = parts
-        collecting = gc.isenabled()
-        gc.disable()
-        try:
+        with self._collect_parts() as parts:
             self._barrier()
             epoch_ns = time_ns()
             start_ns = perf_counter_ns()
@@ -266,12 +218,7 @@ class Stopwatch:
                 wall_ns = perf_counter_ns() - start_ns
             finally:
                 self._recorder.pop()
-        finally:
-            self._parts = None
-            if collecting:
-                gc.enable()
         reading = self.device.read()
-        is_slow = pacer.observe(reading)
         self._journal.write_round(
             Round(
                 id=payload,
@@ -279,10 +226,34 @@ class Stopwatch:
                 parts=tuple(parts),
                 start_ns=epoch_ns,
                 wall_ns=wall_ns,
-                rest_ns=pause_ns,
+                rest_ns=rest_ns,
                 cold_cache=body.plan.cold_cache,
                 reading=reading,
-                is_slowed=is_slow,
+                is_slowed=pacer.observe(reading),
             )
         )
         return result, wall_ns
+
+    def _rest(self, plan: RoundPlan, pacer: Pacer) -> int:
+        """Lets the device idle, then flushes its cache if that is planned; returns for how long it idled, in ns."""
+        self.device.synchronize()
+        rest_ns = pacer.rest_ns
+        sleep(rest_ns / 1e9)
+        if plan.cold_cache:
+            self.device.flush()
+        self.device.synchronize()
+        return rest_ns
+
+    @contextmanager
+    def _collect_parts(self) -> Iterator[list[tuple[int, str]]]:
+        """Collects the parts of the round that runs, and keeps Python's garbage collector from running in it."""
+        parts: list[tuple[int, str]] = []
+        self._parts = parts
+        was_enabled = gc.isenabled()
+        gc.disable()
+        try:
+            yield parts
+        finally:
+            self._parts = None
+            if was_enabled:
+                gc.enable()

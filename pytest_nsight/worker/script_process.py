@@ -31,12 +31,12 @@ from pytest_nsight.protocol.phase_reports import first_line_of
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.protocol.script import FirstPass, Script, read_values, write_values
 from pytest_nsight.worker.fixture import LONGEST_LABEL
+from pytest_nsight.worker.measured_body import MeasuredBody, RoundPlan
 from pytest_nsight.worker.measured_case import MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import find_wrong_imports
 from pytest_nsight.worker.patched_imports import patch_imports
 from pytest_nsight.worker.process_end import end_copy, limit_waits
 from pytest_nsight.worker.process_health import is_device_error
-from pytest_nsight.worker.rounds import MeasuredBody, RoundPlan
 from pytest_nsight.worker.script_adapters import list_patches
 from pytest_nsight.worker.script_calls import Call, CallRouter, find_value
 from pytest_nsight.worker.script_reports import describe_error, describe_missing, write_reports, write_traceback
@@ -121,7 +121,7 @@ class MeasuredPass:
         del self.left[case]
         try:
             with call.context():
-                self._run.start_stopwatch().measure(body)
+                self._run.start_runner().measure(body)
         except Exception as error:
             self.failed = case
             self._end(case, describe_error(error), began_s)

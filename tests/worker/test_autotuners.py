@@ -20,7 +20,8 @@ from pytest_nsight.model.identity import TunedKernel
 from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.worker.autotuners import MOST_KERNELS, WATCHED_ROUNDS, TuningNotes
-from pytest_nsight.worker.rounds import MeasuredBody, RoundPlan, Stopwatch
+from pytest_nsight.worker.measured_body import MeasuredBody, RoundPlan
+from pytest_nsight.worker.rounds import RoundRunner
 from tests.worker.board import Board, Silent
 
 SOURCE = """\
@@ -493,7 +494,7 @@ def test_only_the_first_warm_up_rounds_are_watched(monkeypatch: pytest.MonkeyPat
         watched.append(Autotuner.run is not original)
         Autotuner().run(Tensor(8, 64), 64, grid=(8,))
 
-    Stopwatch(board, Silent(), Journal(tmp_path / "manifest.jsonl")).measure(
+    RoundRunner(board, Silent(), Journal(tmp_path / "manifest.jsonl")).measure(
         MeasuredBody("a.py::t", "t", body, plan=RoundPlan(rounds=4, warmup=3))
     )
 

@@ -20,7 +20,7 @@ from pytest_nsight.worker import measured_case
 from pytest_nsight.worker.canaries import NAMES, Canary, Prepared, choose_places, due, make_canaries
 from pytest_nsight.worker.extra_rounds import CanarySchedule
 from pytest_nsight.worker.measured_case import MeasuredRun
-from pytest_nsight.worker.rounds import Stopwatch
+from pytest_nsight.worker.rounds import RoundRunner
 from tests.worker.board import Board, Silent
 
 SHRINK = 64
@@ -139,10 +139,10 @@ def test_places_are_random_fixed_by_the_seed_and_never_before_the_first_case() -
 def test_each_is_measured_once_even_if_the_first_cases_measured_nothing(tmp_path: Path) -> None:
     bench = RestlessBoard(*make_canaries(torch, "cpu", 1 << 20, 1024))
     journal = Journal(tmp_path / "manifest.jsonl")
-    stopwatch = Stopwatch(bench, Silent(), journal)
+    runner = RoundRunner(bench, Silent(), journal)
     rota = CanarySchedule(cases=6, seed=random.SystemRandom().getrandbits(32))
     for done in (3, 4, 6, 6):
-        rota.measure(stopwatch, journal, done, rounds=2)
+        rota.measure(runner, journal, done, rounds=2)
 
     manifest = read_manifest(tmp_path / "manifest.jsonl")
     assert sorted(manifest.started) == sorted(f"nsight_canaries::{name}" for name in NAMES)
@@ -167,7 +167,7 @@ def test_one_that_fails_is_recorded_and_the_rest_go_on(tmp_path: Path) -> None:
         Canary("copy", exhaust), Canary("triad", lambda: Prepared(fail)), Canary("tiny", lambda: Prepared(int))
     )
     journal = Journal(tmp_path / "manifest.jsonl")
-    CanarySchedule(cases=1, seed=1).measure(Stopwatch(bench, Silent(), journal), journal, 1, rounds=2)
+    CanarySchedule(cases=1, seed=1).measure(RoundRunner(bench, Silent(), journal), journal, 1, rounds=2)
 
     manifest = read_manifest(tmp_path / "manifest.jsonl")
     assert manifest.ended == ("nsight_canaries::tiny",)
@@ -191,7 +191,7 @@ def measure_canaries(
     job = Job("s/001", "s", "", "", "nsys", rounds, (), (), {}, canaries=of_job)
     run = MeasuredRun(job, Journal(folder / "manifest.jsonl"), Silent(), no_barrier)
     run.assign(assignment, [])
-    run.start_stopwatch()
+    run.start_runner()
     run.finish_case("t.py::t", is_last=True)
     return read_manifest(folder / "manifest.jsonl")
 

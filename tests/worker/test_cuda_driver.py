@@ -210,7 +210,7 @@ def test_the_manifest_says_once_why_there_are_no_canaries(
     job = Job("s/001", "s", "", "", "nsys", None, (), (), {}, canaries=wants_canaries)
     run = MeasuredRun(job, Journal(tmp_path / "manifest.jsonl"), Silent(), no_barrier)
 
-    assert run.start_stopwatch() is run.start_stopwatch()
+    assert run.start_runner() is run.start_runner()
 
     manifest = read_manifest(tmp_path / "manifest.jsonl")
     assert [fault.text for fault in manifest.canary_faults] == ["NVRTC was not found"] * faults

@@ -13,8 +13,9 @@ from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import Manifest, read_manifest
 from pytest_nsight.protocol.manifest_events import CaseFault
 from pytest_nsight.worker.extra_rounds import PAIRS, PairSchedule
+from pytest_nsight.worker.measured_body import MeasuredBody, RoundPlan
 from pytest_nsight.worker.pacing import AUDIT, USUAL, StoppingRule
-from pytest_nsight.worker.rounds import MeasuredBody, RoundPlan, Stopwatch
+from pytest_nsight.worker.rounds import RoundRunner
 from tests.worker.board import Board, Silent
 
 
@@ -50,14 +51,14 @@ def run(
 ) -> tuple[Manifest, list[str]]:
     """Enters all cases in order; returns the manifest and the cases in the order in which they ran."""
     journal = Journal(folder / "manifest.jsonl")
-    stopwatch = Stopwatch(board, Silent(), journal)
+    runner = RoundRunner(board, Silent(), journal)
     schedule = PairSchedule(cases, partners)
     order_run: list[str] = []
     for case in cases:
         body = bodies.get(case) or (lambda case=case: order_run.append(case))
         plan = plans.get(case, RoundPlan())
-        schedule.enter(MeasuredBody(case, case, body, plan=plan), stopwatch, journal)  # type: ignore[arg-type]
-        schedule.leave(case, stopwatch)
+        schedule.enter(MeasuredBody(case, case, body, plan=plan), runner, journal)  # type: ignore[arg-type]
+        schedule.leave(case, runner)
     return read_manifest(folder / "manifest.jsonl"), order_run
 
 

@@ -13,8 +13,8 @@ from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker import measured_case
+from pytest_nsight.worker.measured_body import MeasuredBody, RoundPlan
 from pytest_nsight.worker.measured_case import MeasuredRun
-from pytest_nsight.worker.rounds import MeasuredBody, RoundPlan
 from tests.worker.board import Board, Silent
 
 FOUND = make_identity([LaunchIdentity("copy", "1", arguments=("64 bytes",))])

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from pytest_nsight.protocol.conditions import NvmlSample
 from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import Manifest, read_manifest
+from pytest_nsight.worker.measured_body import MeasuredBody, RoundPlan
 from pytest_nsight.worker.pacing import (
     IDLE_SHARE,
     LENGTHENED_NS,
@@ -26,7 +27,7 @@ from pytest_nsight.worker.pacing import (
     is_slowed,
     longer_rest_ns,
 )
-from pytest_nsight.worker.rounds import MeasuredBody, RoundPlan, Stopwatch
+from pytest_nsight.worker.rounds import RoundRunner
 from tests.worker.board import HIGHEST_MHZ, Board, Silent
 
 FAST = NvmlSample(HIGHEST_MHZ, 200.0, 40, ())
@@ -40,7 +41,7 @@ def measure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Measure:
     def measure(board: Board, body: Callable[[], object], plan: RoundPlan) -> Manifest:
         board.keep_time(monkeypatch)
         journal = Journal(tmp_path / "manifest.jsonl")
-        Stopwatch(board, Silent(), journal).measure(MeasuredBody("t.py::t", "t", body, plan=plan))
+        RoundRunner(board, Silent(), journal).measure(MeasuredBody("t.py::t", "t", body, plan=plan))
         return read_manifest(tmp_path / "manifest.jsonl")
 
     return measure
