@@ -17,17 +17,16 @@ import numpy as np
 from pytest_nsight.analysis.bottleneck import Bottleneck
 from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.intervals import TimeSet
-from pytest_nsight.analysis.range_tree import RangeNode, RangeTable
+from pytest_nsight.analysis.range_tree import OUTSIDE, RangeNode, RangeTable
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Ints, Trace
 from pytest_nsight.model.units import duration
 
-OUTSIDE = ""
-"""Stands for the label where no range is open."""
 _MOST = 30
 """Labels that are listed: those with the most idle time."""
 _MOSTLY = 0.5
+"""Share of the wall time outside of every range above which the bottleneck says so."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +132,7 @@ def _find_innermost(start_ns: Ints, end_ns: Ints) -> tuple[Ints, Ints, Ints]:
 
     Args:
         start_ns: shape (intervals,).
-        end_ns: shape (intervals,), behind the starts.
+        end_ns: shape (intervals,), after the starts.
     """
     number = len(start_ns)
     # Of those that begin together the shortest is the innermost.

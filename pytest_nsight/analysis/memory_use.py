@@ -13,18 +13,17 @@ import numpy as np
 
 from pytest_nsight.analysis.memory_changes import MemoryChanges, list_changes
 from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS, find_outermost
-from pytest_nsight.analysis.range_tree import RangeTable
+from pytest_nsight.analysis.range_tree import OUTSIDE, RangeTable
 from pytest_nsight.model.memory_events import KINDS, MemoryKind
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Ints, Trace, TraceDevice
 from pytest_nsight.model.units import amount, count
 from pytest_nsight.trace.attribution import attribute
 
-OUTSIDE = ""
-"""Stands for the label where no range is open."""
 _MOST = 30
 """Labels that are listed: those that take or give back the most memory."""
 _NEARLY_FULL = 0.9
+"""Share of a device's memory from which on a note says so."""
 _DEVICE = KINDS.index(MemoryKind.DEVICE)
 
 

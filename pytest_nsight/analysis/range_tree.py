@@ -17,6 +17,9 @@ from pytest_nsight.trace.attribution import Membership, attribute
 from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.nesting import NO_PARENT, find_enclosing, nest
 
+OUTSIDE = ""
+"""Stands for the label where no range is open."""
+
 
 @dataclass(frozen=True, slots=True)
 class RangeNode:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.analysis.idle_causes import HOST_GAP_NS, IdleCause
-from pytest_nsight.analysis.idle_places import OUTSIDE
 from pytest_nsight.analysis.picture import Picture, analyse
+from pytest_nsight.analysis.range_tree import OUTSIDE
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.collectors.open_recording import load_trace
 from tests.trace.trace_builder import TraceBuilder
