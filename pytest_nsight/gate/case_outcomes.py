@@ -10,9 +10,10 @@ Its test failed first in its process, on    It counts: the failure is its own.
 several ranks, in the teardown of a
 fixture that several tests share, or where
 pytest ended (`-x`)
-Its test failed behind others               All such cases are measured again together. Those that fail there behind
-                                            others are measured once more: the first of them alone, as it may be the
-                                            cause, and the rest together; and so on, as long as some of them pass.
+Its test failed, and was not the first of   All such cases are measured again together. Those that fail there, but
+its process                                 for the first, are measured once more: the first of these alone, as it
+                                            may be the cause, and the rest together; and so on, as long as some of
+                                            them pass.
 Its record is damaged                       The first such case is measured alone, as it may be the cause, and the
                                             others together. Alone, it has failed for good.
 The process was unusable after it           It is measured alone, and what had not started yet together.
@@ -126,11 +127,11 @@ def _find_failing(
     has_ended_early = process.end is ProcessEnd.COMPLETE and lost is None
     if process.is_ranked or (has_ended_early and any(case not in manifest.started for case in cases)):
         return {}
-    behind_others = [case for case in manifest.started if case in cases][1:]
+    later = [case for case in manifest.started if case in cases][1:]
     kept = {*final, *([lost.case] if lost is not None else [])}
     return {
         case: FailedTry.after(earlier.get(case), TryFailure.TEST_FAILED, find_message(manifest, case))
-        for case in behind_others
+        for case in later
         if case not in kept and has_failed(manifest, case) and not has_failed_fixture(manifest, case)
     }
 

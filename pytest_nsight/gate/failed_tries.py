@@ -10,7 +10,7 @@ class TryFailure(enum.Enum):
     """What happened to a case in its process, so that it is measured again."""
 
     TEST_FAILED = "test failed"
-    """The test failed behind others of its process, so one of them may be the cause."""
+    """The test failed and was not the first of its process, so an earlier one may be the cause."""
     RECORD_DAMAGED = "record damaged"
     """The test passed, and what the profiler recorded of it is not whole."""
     PROCESS_UNUSABLE = "process unusable"

@@ -37,7 +37,7 @@ class LateImports(importlib.abc.MetaPathFinder):
         self._variables: dict[str, str] = {}
 
     def watch(self) -> None:
-        """Begins, behind the collection: what that has imported, the other processes have, too."""
+        """Begins, after the collection: what that has imported, the other processes have, too."""
         self._variables = _read_variables()
         sys.meta_path.insert(0, self)
 

@@ -180,7 +180,7 @@ def list_repeats(trees: Sequence[Sequence[MeasuredProcess]], most: int) -> list[
 
     Where memory was short, a process says so. And two trees may identify a case as the same but for addresses. What
     a case launches may depend on the cases before it in its process, so these are repeated, too: a change that only
-    shows behind them shows again. A case that ran behind others in one tree than in the other is not repeated.
+    shows after them shows again. A case that ran after others in one tree than in the other is not repeated.
 
     Args:
         trees: the processes of one tree, or of two.

@@ -203,7 +203,7 @@ def call_off_all(waiting: Iterable[PrewarmedWorker], collector: Collector) -> No
 def list_needed(late_imports: Iterable[LateImport], cases: Iterable[str]) -> set[str]:
     """The slow modules that these cases need: those that a case of the same test functions has imported.
 
-    A function whose cases always ran behind those of another one that imports the module too is not known.
+    A function whose cases always ran after those of another one that imports the module too is not known.
 
     Args:
         late_imports: of an identity pass.
