@@ -400,7 +400,7 @@ def test_an_interrupt_leaves_no_worktree_behind(tmp_path: Path, number: signal.S
 
 
 @pytest.mark.slow
-def test_what_a_killed_search_left_goes_with_the_next_sweep(tmp_path: Path) -> None:
+def test_clean_removes_what_a_killed_search_left(tmp_path: Path) -> None:
     folder, marker = tmp_path / "repository", tmp_path / "marker"
     started = begin_to_hang(folder, marker)
     started.kill()
