@@ -179,7 +179,7 @@ def _cut_late(
 ) -> None:
     """Cuts the gaps in which the host waited, and did little else.
 
-    Without the wait all that follows would come earlier: it stands behind the time that the wait costs.
+    Without the wait all that follows would come earlier. So it comes after the time that the wait costs.
     """
     first, last = waits
     is_one = first.returned_ns == last.returned_ns

@@ -39,7 +39,7 @@ _PYTHON_NOTE = (
     "the report holds Python backtraces, but nsys exports them to no SQLite file: open it in the Nsight Systems "
     "window to see them"
 )
-# The first of these that a stack has names it: where no operator does, and whether the innermost frame counts.
+# Where no operator names a stack, the first of these roles that it has does; and whether its innermost frame does.
 _NAMING = (
     (Role.OWN, True),
     (Role.STUB, True),
@@ -90,7 +90,7 @@ def tabulate_code(
     if not (stack != NO_STACK).any():
         return ()
     of_stack, codes = find_codes(trace)
-    # Behind the last stack stands what has none.
+    # The last entry is that of NO_STACK, which is -1.
     code, texts = np.append(of_stack, len(codes))[stack], [*codes, NO_BACKTRACE]
     names = {(one.kind, one.full_name): one.name for one in kernels}
     whole_ns = int(details.duration_ns[rows].sum())

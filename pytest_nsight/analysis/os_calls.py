@@ -1,7 +1,7 @@
 """What the host did outside of CUDA while devices were idle, by its calls of the operating system. Pure.
 
-Of each gap it is the thread that makes the next launch: one that waits in poll or in a semaphore wants data or
-another thread, one in no call computes, as Python does.
+Of each gap the thread counts that makes the next launch. In poll or in a semaphore it waits for data or for another
+thread; in no call it computes, as Python does.
 """
 
 from __future__ import annotations

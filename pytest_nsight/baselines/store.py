@@ -61,7 +61,7 @@ def load(folder: Path, model: str, cases: Iterable[str] | None = None) -> Baseli
         The stored runs; none if there is no such folder.
 
     Raises:
-        BaselineError: a file is damaged, of a newer format, cannot be read, or holds cases of another one's name.
+        BaselineError: a file is damaged, of a newer format, cannot be read, or has another name than its cases.
     """
     home = folder / model
     with explaining("read", home):

@@ -34,7 +34,7 @@ class GivenValues:
         """The value of a setting, None where neither gives one.
 
         Raises:
-            UsageError: the ini file's is no such value, is empty, or stands in quotes.
+            UsageError: the ini file's is no such value, is empty, or is in quotes.
         """
         if self.is_option(name):
             return self._config.getoption(f"nsight_{name}")
@@ -64,7 +64,7 @@ class GivenValues:
         """A text, "" where neither gives one.
 
         Raises:
-            UsageError: the ini file's is empty, or stands in quotes.
+            UsageError: the ini file's value is empty, or in quotes.
         """
         return self(name) or ""
 
@@ -89,7 +89,7 @@ class GivenValues:
         """The folder of the baselines.
 
         Raises:
-            UsageError: the ini file's is empty, or stands in quotes.
+            UsageError: the ini file's value is empty, or in quotes.
         """
         return self.start("baselines") / (self("baselines") or DEFAULT_BASELINES)
 
@@ -118,13 +118,13 @@ def refuse_empty(config: pytest.Config) -> None:
 
 
 def refuse_unknown(config: pytest.Config) -> None:
-    """Refuses settings that nobody reads: a misspelt nsight_strict must not make a strict gate another one.
+    """Refuses settings that nobody reads: with a misspelt nsight_strict the gate would not be strict.
 
     Raises:
         UsageError: the ini file, or -o, gives one.
     """
     overrides = {text.partition("=")[0].strip() for text in config.getoption("override_ini") or ()}
-    # pytest only warns of these, and of what -o gives not in all of its versions.
+    # pytest only warns of these. Some of its versions do not warn of what -o gives.
     unread = {name for name in overrides if not _is_setting(config, name)}
     unread.update(config._get_unknown_ini_keys())  # noqa: SLF001 - its only name
     for name in sorted(unread):
@@ -139,7 +139,7 @@ def _explain_unknown(config: pytest.Config, name: str, source: str) -> str:
         given = f"--{wanted.replace('_', '-')}"
         return f"{name} in {source} is no setting; give {given} on the command line, or in addopts"
     settings = [option for option in (*options, "nsight_mark") if _is_setting(config, option)]
-    # All begin alike, which makes none of them near.
+    # All begin with the prefix, so it makes none of them near.
     nearest = get_close_matches(wanted[len(_PREFIX) :], [one[len(_PREFIX) :] for one in settings], n=1)
     remedy = f"write {_PREFIX}{nearest[0]}, if that is meant" if nearest else "pytest --help lists all settings"
     return f"{name} in {source} is no setting of pytest-nsight or of another plugin, so it has no effect; {remedy}"

@@ -106,7 +106,7 @@ class ScriptCall(pytest.Item):
         self.add_marker(pytest.mark.nsight)
 
     def runtest(self) -> None:
-        """Fails: the controller replays the workers' reports, and calls this only for a case without one."""
+        """Fails: the controller passes on the workers' reports, and calls this only for a case without one."""
         pytest.fail(f"no worker measured {self.nodeid}; run it with pytest-nsight run", pytrace=False)
 
     def reportinfo(self) -> tuple[Path, None, str]:

@@ -26,7 +26,7 @@ class SessionTrees:
 
     Attributes:
         folder: the session's.
-        owned_folder: its lock; whoever leaves the context gives it up.
+        owned_folder: holds the folder's lock until its context ends.
         revision: what --nsight-against names, None without it.
         all: the trees; empty until they are looked up.
     """

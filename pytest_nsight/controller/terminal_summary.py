@@ -57,7 +57,7 @@ def show_result(
         root: pytest's root folder.
         root_from_start: path to `root` from the folder where pytest was started, "" if they are the same.
     """
-    # Without failures to show, the cursor still stands behind the last line of progress.
+    # Without failures to show, the cursor is still at the end of the last line of progress.
     reporter.ensure_newline()
     reporter.section("nsight", sep="=", cyan=True)
     text = terminal.render(

@@ -34,7 +34,7 @@ class Owner:
     Attributes:
         process: its id.
         host: where it runs.
-        since: UTC time from which on it belongs to it, ISO 8601.
+        since: UTC time from which on the folder belongs to it, ISO 8601.
         keeps: whether the user wants the recordings in the folder to stay.
     """
 

@@ -245,8 +245,8 @@ def drop_doubles(columns: Arrays, strings: Mapping[int, str]) -> Arrays:
 def _flag_doubles(columns: Arrays, strings: Mapping[int, str]) -> npt.NDArray[np.bool_]:
     """Calls that lie inside another record of themselves: same thread, same correlation, same function.
 
-    Exports that hold backtraces have each call with one twice: as `cudaMalloc`, which has the backtrace, and, some
-    500 ns shorter, as `cudaMalloc_v3020`.
+    A call that has a backtrace is in the export twice: as `cudaMalloc`, with the backtrace, and as
+    `cudaMalloc_v3020`, some 500 ns shorter.
     """
     correlation, start_ns, end_ns = columns["correlationId"], columns["start"], columns["end"]
     doubles = np.zeros(len(correlation), np.bool_)

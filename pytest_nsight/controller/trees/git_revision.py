@@ -203,6 +203,6 @@ def describe_commit(root: Path) -> str:
 def describe_same_tree(revision: Revision) -> str:
     """A sentence for a comparison that no change can fail, as where CI compares the main branch with itself."""
     return (
-        f"this tree is {revision.name} ({revision.short}) itself, but for untracked files, so no change of "
-        f"a file of git is compared; to compare the last commit with the one before, give {revision.option} HEAD~1"
+        f"this tree is {revision.name} ({revision.short}) itself, except for untracked files, so no change of "
+        f"a tracked file is compared; to compare the last commit with the one before, give {revision.option} HEAD~1"
     )
