@@ -187,7 +187,7 @@ class LiveRuns:
             self._has_begun = True
 
     def _tidy_up(self) -> None:
-        """Ends the processes that nobody has taken, and removes the trees that the session has made."""
+        """Ends the processes that no identity pass has taken, and removes the worktree."""
         early, self._early = self._early, None
         try:
             if early is not None:

@@ -76,7 +76,7 @@ def sort_cases(
     if process.manifest.tree != OTHER_TREE:
         failing = _find_failing(process, cases, {*failed, *_list_last_tries(process, cases, earlier)}, earlier)
     if process.end is ProcessEnd.COMPLETE and process.trace_error:
-        # One of several workers; another one has failed, and nobody's record could be read.
+        # One of several workers; another one has failed, and no worker's record could be read.
         process = replace(process, failure=process.trace_error, has_died_after_tests=True)
         return _sort_failed(process, cases, (), {}, earlier)
     if process.end is ProcessEnd.COMPLETE:

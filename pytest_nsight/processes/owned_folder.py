@@ -70,7 +70,7 @@ class OwnedFolder:
         self.release()
 
     def release(self) -> None:
-        """Says that the folder belongs to nobody any more; an empty one goes."""
+        """Opens the lock, and removes the folder if it is empty."""
         if self._descriptor == -1:
             return
         with contextlib.suppress(OSError):
@@ -129,7 +129,7 @@ def take_over(folder: Path) -> OwnedFolder | Owner | None:
             return None
         descriptor = os.open(folder / IN_USE, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
-        # Its owner was killed before it could lock it. One that is about to makes it again.
+        # Its owner was killed before it could lock it. An owner that is about to lock it makes it again.
         with contextlib.suppress(OSError):
             folder.rmdir()
         return None

@@ -23,7 +23,7 @@ def tabulate_memory(uses: Sequence[MemoryUse]) -> Section | None:
     if not uses:
         return None
     uses = [one for one in uses if one.peak_bytes >= _LEAST_BYTES] or uses
-    names = _place([one.device for one in uses], [one.kind.value for one in uses])
+    names = _name_rows([one.device for one in uses], [one.kind.value for one in uses])
     return Section(
         "Memory that CUDA handed out",
         column("memory", names, is_number=False),
@@ -56,7 +56,7 @@ def tabulate_range_memory(ranges: Sequence[RangeMemory], top: int) -> Section | 
     if not ranges:
         return None
     shown = ranges[:top]
-    names = _place([one.device for one in ranges], [one.label for one in ranges])
+    names = _name_rows([one.device for one in ranges], [one.label for one in ranges])
     return Section(
         "Device memory of ranges",
         column("range", names[:top], is_number=False),
@@ -77,7 +77,7 @@ def tabulate_range_memory(ranges: Sequence[RangeMemory], top: int) -> Section | 
     )
 
 
-def _place(devices: Sequence[TraceDevice], names: Sequence[str]) -> list[str]:
+def _name_rows(devices: Sequence[TraceDevice], names: Sequence[str]) -> list[str]:
     """The names of rows, each with its device before it where there are several."""
     if len(set(devices)) < 2:
         return list(names)

@@ -28,7 +28,7 @@ class EarlyProcesses:
         self._session = session
 
     def start(self, *, is_narrowed: bool) -> None:
-        """Starts as many on each tree as an identity pass will probably want; one that fails is the last.
+        """Starts as many on each tree as an identity pass will probably need; one that fails is the last.
 
         Args:
             is_narrowed: whether few cases are likely.
@@ -46,7 +46,7 @@ class EarlyProcesses:
             self._spare.dismiss_early()
 
     def hand_over(self, session: LiveSession) -> SpareWorkers:
-        """The processes for an identity pass, which starts further ones if it wants them.
+        """The processes for an identity pass, which starts further ones if it needs them.
 
         Args:
             session: what all workers have in common, now that the cases are known.
@@ -55,5 +55,5 @@ class EarlyProcesses:
         return self._spare
 
     def close(self) -> None:
-        """Ends those that nobody has taken."""
+        """Ends those that the identity pass has not taken."""
         self._spare.close()

@@ -155,7 +155,7 @@ class WaitingWorkers:
         return all(prewarmed.has_begun for prewarmed in self._waiting)
 
     def fill(self, upcoming: Sequence[Assignment]) -> None:
-        """Starts a worker that these assignments want and that is not there yet.
+        """Starts a worker that these assignments need and that is not there yet.
 
         Raises:
             CollectorError: it cannot be started.

@@ -1,4 +1,4 @@
-"""Processes of an identity pass that start before they are wanted.
+"""Processes of an identity pass that start before they are needed.
 
 Some start while pytest still collects the tests, others while cases run that will be identified again.
 """
@@ -35,7 +35,7 @@ class SpareWorkers:
         self._dismissed: list[PrewarmedWorker] = []
 
     def start_early(self, trees: Sequence[str], number: int) -> None:
-        """Starts processes before it is known how many are wanted; none after one that cannot be started.
+        """Starts processes before it is known how many are needed; none after one that cannot be started.
 
         Args:
             trees: of each of these, in turn.
@@ -47,7 +47,7 @@ class SpareWorkers:
                     self._early.append(self._start(tree))
 
     def dismiss_early(self) -> None:
-        """Has those of them end that nobody has taken."""
+        """Has those of them end that have not been taken."""
         for worker in self._early:
             worker.pipe.close()
         self._dismissed += self._early
