@@ -28,7 +28,7 @@ _Value = TypeVar("_Value")
 MOST_FAILURES_ALONE = 6
 """If this many processes in a row fail with a single case each, and then one more, the machine is at fault.
 
-The process after them measures all that is left. It counts as the one more only if its first case fails it, too.
+The process after them measures all that is left. It counts as that one more only if it fails with its first case.
 Cases are measured in random order. Where 7 of 14 tests end their process, these come first in one of 3432 orders.
 """
 
