@@ -46,7 +46,8 @@ def tabulate_idle(places: Sequence[IdlePlace], states: Sequence[StateTime], top:
                 column("", [share(one.cause_ns / one.total_ns) for one in shown]),
             ],
         ],
-        "idle: of devices while the range is the innermost open one; share: of the wall time; largest: in one",
+        "idle: of devices while the range is the innermost open one; share: of the wall time; "
+        "largest: in one range, or at once outside of all",
     )
 
 
