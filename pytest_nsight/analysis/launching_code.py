@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pytest_nsight.analysis.kernel_use import KernelTime
 from pytest_nsight.analysis.stack_frames import Role, classify
 from pytest_nsight.model.api_calls import function_name
-from pytest_nsight.model.call_stacks import NO_STACK, PYTHON_DOMAIN, UNRESOLVED, CallStacks
+from pytest_nsight.model.call_stacks import NO_STACK, PYTHON_DOMAINS, UNRESOLVED, CallStacks
 from pytest_nsight.model.kernel_names import scoped_name
 from pytest_nsight.model.sorted_keys import distinct, rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
@@ -36,8 +36,8 @@ _UNKNOWN = "unknown code"
 _MOST = 0.5
 """Share of the launches, or of their time, without a stack from which on a note says so."""
 _PYTHON_NOTE = (
-    "the report holds Python backtraces, but nsys exports them to no SQLite file: open it in the Nsight Systems "
-    "window to see them"
+    "the report holds call stacks of Python, whose frames are not in this export: open the report in the Nsight "
+    "Systems window to see them"
 )
 # Where no operator names a stack, the first of these roles that it has does; and whether its innermost frame does.
 _NAMING = (
@@ -154,7 +154,7 @@ def note_stacks(trace: Trace, details: LaunchDetails, rows: Ints) -> tuple[str, 
         details: of its launches.
         rows: shape (launches,), rows of ``trace.launches`` that count.
     """
-    notes = (_PYTHON_NOTE,) if PYTHON_DOMAIN in trace.strings else ()
+    notes = (_PYTHON_NOTE,) if not set(PYTHON_DOMAINS).isdisjoint(trace.strings) else ()
     if not len(trace.stacks.of_call):
         return notes
     rows = rows[details.is_compute[rows]]

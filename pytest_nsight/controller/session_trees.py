@@ -61,8 +61,9 @@ class SessionTrees:
     @property
     def notes(self) -> tuple[str, ...]:
         """A sentence where both trees are the same."""
-        is_same = self.revision is not None and self.commit == self.revision.commit
-        return (describe_same_tree(self.revision),) if self.revision is not None and is_same else ()
+        if self.revision is None or self.commit != self.revision.commit:
+            return ()
+        return (describe_same_tree(self.revision),)
 
     def begin(self) -> None:
         """Makes the folder and takes its lock.
