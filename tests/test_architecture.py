@@ -15,6 +15,7 @@ PACKAGE = Path(__file__).parents[1] / "pytest_nsight"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("model",),
     ("protocol", "processes"),
+    ("recorders",),
     ("collectors", "trace", "judge", "baselines"),
     ("report", "gate", "analysis"),
     ("calibrate", "compare", "history", "setup_repository", "show", "worker"),
@@ -27,7 +28,13 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 
 LAYER = {part: number for number, layer in enumerate(LAYERS) for part in layer}
 
-SEPARATE = (("controller", "worker"), ("supervisor", "worker"), ("supervisor", "controller"))
+SEPARATE = (
+    ("controller", "worker"),
+    ("controller", "recorders"),
+    ("supervisor", "worker"),
+    ("supervisor", "recorders"),
+    ("supervisor", "controller"),
+)
 """Parts that run in different processes: what passes between them is in protocol/."""
 
 PYTEST = {"plugin", "hookspecs", "controller", "worker", "protocol.mark"}
@@ -102,6 +109,18 @@ def test_what_runs_in_another_process_is_not_imported(path: Path) -> None:
     others = {two if part == one else one for one, two in SEPARATE if part in (one, two)}
 
     assert not {name for name in imported_modules(path) if part_of(name) in others}
+
+
+@pytest.mark.parametrize("path", modules(), ids=name_of)
+def test_a_worker_knows_a_collector_by_its_interface_and_its_name_alone(path: Path) -> None:
+    if part_of(name_of(path)) != "worker":
+        return
+
+    assert {name for name in imported_modules(path) if part_of(name) in ("collectors", "recorders")} <= {
+        "collectors",
+        "collectors.base",
+        "collectors.lookup",
+    }
 
 
 def test_no_modules_import_one_another_in_a_circle() -> None:

@@ -18,9 +18,9 @@ import torch
 
 from benchmarks.cupti.cases import CASES, Body
 from benchmarks.cupti.mutations import MUTATIONS
-from pytest_nsight.collectors.cupti.identity_recorder import ROUNDS, make_identity_recorder
 from pytest_nsight.judge.code_changes import describe_change
 from pytest_nsight.model.identity import Identity
+from pytest_nsight.recorders.launch_identity.identity_recorder import ROUNDS, make_identity_recorder
 
 _WARMUP = 3
 _ROUND = "round"

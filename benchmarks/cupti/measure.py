@@ -23,9 +23,9 @@ import torch
 
 from benchmarks.context.direct import middle_half
 from benchmarks.cupti.cases import CASES, Body, CollectorCase
-from pytest_nsight.collectors.cupti.activity import ActivityRecorder, list_activities
-from pytest_nsight.collectors.cupti.library import Cupti
-from pytest_nsight.collectors.cupti.record_layouts import DRIVER, RUNTIME
+from pytest_nsight.recorders.cupti.activity import ActivityRecorder, list_activities
+from pytest_nsight.recorders.cupti.library import Cupti
+from pytest_nsight.recorders.cupti.record_layouts import DRIVER, RUNTIME
 
 COLLECTORS = ("cupti", "cupti-api", "torch", "none")
 _WARMUP = 5

@@ -20,9 +20,9 @@ from typing import Any
 
 import torch
 
-from pytest_nsight.collectors.cupti.activity import ActivityRecorder, list_activities
-from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
-from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
+from pytest_nsight.recorders.cupti.activity import ActivityRecorder, list_activities
+from pytest_nsight.recorders.cupti.library import Cupti, CuptiError
+from pytest_nsight.recorders.launch_identity.launch_capture import LaunchCapture
 
 ROOT = Path(__file__).parents[2]
 _LAUNCHES = 50

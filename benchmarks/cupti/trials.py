@@ -24,9 +24,9 @@ import triton
 import triton.language as tl
 from torch._inductor.runtime.benchmarking import benchmarker
 
-from pytest_nsight.collectors.cupti.identity_recorder import IdentityRecorder
-from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
-from pytest_nsight.collectors.cupti.library import Cupti
+from pytest_nsight.recorders.cupti.library import Cupti
+from pytest_nsight.recorders.launch_identity.identity_recorder import IdentityRecorder
+from pytest_nsight.recorders.launch_identity.launch_capture import LaunchCapture
 
 _LENGTH = 4096
 _LAUNCHES = 500

@@ -6,10 +6,10 @@ import importlib.util
 from collections.abc import Sequence
 
 from pytest_nsight.collectors.cupti.availability import find_working
-from pytest_nsight.collectors.cupti.library import CuptiError
-from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.collectors.nsys.checks import Check
 from pytest_nsight.collectors.nsys.checks import checks as nsys_checks
+from pytest_nsight.processes.machine import gpu_names
+from pytest_nsight.recorders.cupti.library import CuptiError
 
 _GPU, _CUPTI = "GPU", "CUPTI"
 _OF_NSYS = frozenset(("nsys", "importer", "probe run", "NVTX"))

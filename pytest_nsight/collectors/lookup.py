@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import cast
 
 from pytest_nsight.collectors.base import Collector, CollectorFactory, Identifier, RecordingOptions
-from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.model.errors import CollectorError, NsysError, RecordingError
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.processes.machine import gpu_names
 
 GROUP = "pytest_nsight.collectors"
 """Entry point group in which packages name collectors of their own."""
@@ -156,7 +156,7 @@ def make_identifier() -> Identifier:
     Raises:
         CollectorError: nothing here can; the message says why.
     """
-    from pytest_nsight.collectors.cupti.identity_recorder import make_identity_recorder  # noqa: PLC0415 - see above
+    from pytest_nsight.recorders.launch_identity.identity_recorder import make_identity_recorder  # noqa: PLC0415 - see above
 
     return make_identity_recorder()
 

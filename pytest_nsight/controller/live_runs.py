@@ -11,7 +11,6 @@ from types import MappingProxyType
 
 from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.lookup import choose
-from pytest_nsight.collectors.machine import cpu_variables, gpus
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER
 from pytest_nsight.controller.session_plan import expects_identity_pass
 from pytest_nsight.controller.session_trees import SessionTrees
@@ -29,6 +28,7 @@ from pytest_nsight.gate.loop import Source
 from pytest_nsight.gate.state import SessionPlan
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.values import Case
+from pytest_nsight.processes.machine import cpu_variables, gpus
 
 
 class LiveRuns:

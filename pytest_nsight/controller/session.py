@@ -13,7 +13,6 @@ from pytest_nsight.baselines.failed_saves import load_failed_saves
 from pytest_nsight.baselines.stored_counters import load_counters
 from pytest_nsight.calibrate.pool import PoolWriter
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.machine import measured_product
 from pytest_nsight.controller.collection.collection_record import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import Conclusion, conclude
 from pytest_nsight.controller.drill_down import Drill, explain_no_drill, profile_with_ncu
@@ -29,6 +28,7 @@ from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
+from pytest_nsight.processes.machine import measured_product
 
 
 class NsightSession:

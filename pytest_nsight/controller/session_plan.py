@@ -7,11 +7,11 @@ from dataclasses import replace
 
 from pytest_nsight.baselines import store
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.machine import gpu_names, measured_product
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.state import SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case
+from pytest_nsight.processes.machine import gpu_names, measured_product
 
 
 def plan_session(

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Protocol
 
-from pytest_nsight.collectors.machine import cpu_name, memory_settings
+from pytest_nsight.processes.machine import cpu_name, memory_settings
 from pytest_nsight.protocol.conditions import BoardActivity, NvmlSample
 from pytest_nsight.worker.canaries import Canary
 from pytest_nsight.worker.cuda_driver import load_driver

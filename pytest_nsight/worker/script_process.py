@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import Any
 
 from pytest_nsight.collectors.lookup import find_factory
-from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.model.errors import name_error
 from pytest_nsight.model.values import Subject
+from pytest_nsight.processes.machine import gpu_names
 from pytest_nsight.protocol.job import OTHER_TREE, WORKER_LOG, Assignment, Job
 from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest_events import CaseWarning

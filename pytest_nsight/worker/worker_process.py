@@ -15,8 +15,8 @@ import pytest
 
 from pytest_nsight.collectors.base import Identifier
 from pytest_nsight.collectors.lookup import find_factory, make_identifier
-from pytest_nsight.collectors.machine import cpu_name
 from pytest_nsight.model.errors import CollectorError
+from pytest_nsight.processes.machine import cpu_name
 from pytest_nsight.protocol.job import Job
 from pytest_nsight.protocol.journal import Journal
 from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION

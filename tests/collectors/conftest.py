@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.cupti.library import VARIABLE
 from pytest_nsight.collectors.nsys.find import Installation
-from tests.collectors.fake_cupti import FakeDevice, compile_fake
 from tests.collectors.real import ROOT, require_nsys
 
 
@@ -48,16 +45,3 @@ def plant_importer():
 @pytest.fixture
 def fake(plant_nsys, tmp_path) -> Installation:
     return Installation(plant_nsys(tmp_path / "fake" / "nsys"), (2025, 3, 2, 0))
-
-
-@pytest.fixture(scope="session")
-def compiled_cupti(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return compile_fake(tmp_path_factory.mktemp("cupti"))
-
-
-@pytest.fixture
-def device(compiled_cupti: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDevice:
-    """A device that the CUPTI of this process records; a library of its own, so that its state is new."""
-    path = Path(shutil.copy(compiled_cupti, tmp_path / "libcupti_of_test.so"))
-    monkeypatch.setenv(VARIABLE, str(path))
-    return FakeDevice(path)

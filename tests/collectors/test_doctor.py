@@ -4,10 +4,10 @@ import pytest
 
 from pytest_nsight.collectors import doctor as whole
 from pytest_nsight.collectors.cupti.availability import CuptiInstallation
-from pytest_nsight.collectors.cupti.library import CuptiError
 from pytest_nsight.collectors.nsys import checks as doctor
 from pytest_nsight.collectors.nsys.checks import Check, checks
 from pytest_nsight.collectors.nsys.find import CHOICE
+from pytest_nsight.recorders.cupti.library import CuptiError
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nsys")]
 

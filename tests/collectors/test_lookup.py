@@ -11,9 +11,9 @@ import pytest
 
 from pytest_nsight.collectors import lookup
 from pytest_nsight.collectors.base import RecordingOptions
-from pytest_nsight.collectors.cupti.library import CuptiError
 from pytest_nsight.collectors.lookup import choose, collector_names, find_factory, read_kept_trace
 from pytest_nsight.model.errors import CollectorError, NsysError, RecordingError
+from pytest_nsight.recorders.cupti.library import CuptiError
 
 GOOD = """
 class Factory:

@@ -41,7 +41,7 @@ def main(folder):
     (folder / "seen.json").write_text(json.dumps({"umask": umask, "environ": environ}))
     if os.environ.get("CHILD"):
         subprocess.run([sys.executable, "-c", "import time; time.sleep(0.5)"], check=True)
-    from pytest_nsight.collectors.nsys.ranges import emitter, within
+    from pytest_nsight.recorders.nvtx.ranges import emitter, within
     with within(emitter(), "round", 7): pass
     return 0
 """

@@ -19,7 +19,7 @@ ENVIRONMENT_SECRET = "hunter2-in-the-environment"
 ARGUMENT_SECRET = "swordfish-on-the-command-line"
 OUTPUT_SECRET = "told-on-stdout"
 CODE = f"""
-from pytest_nsight.collectors.nsys.ranges import emitter, within
+from pytest_nsight.recorders.nvtx.ranges import emitter, within
 target = emitter()
 for i in range(3):
     with within(target, "round", 100 + i), within(target, "part ☃", 200 + i): pass

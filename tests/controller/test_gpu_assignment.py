@@ -8,12 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.collectors.machine import Gpu
 from pytest_nsight.controller.pytest_input import take_workers
 from pytest_nsight.controller.settings import read_settings
 from pytest_nsight.controller.workers.gpu_assignment import ALL_GPUS, choose_gpus, share_cases
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import Case, Policy
+from pytest_nsight.processes.machine import Gpu
 
 H200S = tuple(Gpu("NVIDIA H200", f"GPU-{number}") for number in range(4))
 

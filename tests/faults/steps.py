@@ -14,7 +14,7 @@ import psutil
 import pytest
 
 from pytest_nsight.baselines.store import model_slug, save
-from pytest_nsight.collectors.machine import measured_product
+from pytest_nsight.processes.machine import measured_product
 from tests.baselines.examples import run
 from tests.faults.fault import Prepare, Step
 from tests.faults.running import Running

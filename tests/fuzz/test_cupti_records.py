@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_nsight.collectors.cupti.packed_trace import read_trace, write_trace
+from pytest_nsight.collectors.cupti.packed_trace import read_trace
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import (
     OWN_DOMAIN,
@@ -26,6 +26,7 @@ from pytest_nsight.model.trace import (
     TraceDevice,
 )
 from pytest_nsight.model.values import Shape
+from pytest_nsight.recorders.cupti.written_trace import write_trace
 from tests.fuzz.campaign import fuzz
 from tests.fuzz.spoilers import spoil_bytes, spoil_json
 from tests.fuzz.test_kept_traces import check

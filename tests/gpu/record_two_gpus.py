@@ -10,8 +10,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pytest_nsight.collectors.machine import gpus
 from pytest_nsight.collectors.nsys.scrub import pack
+from pytest_nsight.processes.machine import gpus
 from pytest_nsight.protocol.worker_plan import WorkerPlan
 from tests.gpu.conftest import make_project
 from tests.gpu.test_two_gpus import ARGUMENTS

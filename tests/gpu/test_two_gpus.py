@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.machine import gpus
 from pytest_nsight.collectors.nsys.find import Installation
+from pytest_nsight.processes.machine import gpus
 from pytest_nsight.protocol.manifest import Manifest, read_manifest
 from pytest_nsight.protocol.worker_plan import WorkerPlan
 from tests.gpu.conftest import Project, make_project

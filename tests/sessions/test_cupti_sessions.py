@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.cupti.library import VARIABLE
-from tests.collectors.fake_cupti import compile_fake
+from pytest_nsight.recorders.cupti.library import VARIABLE
+from tests.recorders.fake_cupti import compile_fake
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("cupti sessions")]
 
@@ -23,7 +23,7 @@ cupti_collector.gpu_names = lambda: ("NVIDIA H200",)
 HEAD = """
 import os
 from pathlib import Path
-from tests.collectors.fake_cupti import FakeDevice
+from tests.recorders.fake_cupti import FakeDevice
 
 device = FakeDevice(Path(os.environ["CUPTI_LIBRARY"]))
 

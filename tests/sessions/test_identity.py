@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from pytest_nsight.baselines.store import model_slug
-from pytest_nsight.collectors.machine import measured_product
 from pytest_nsight.model.identity import READING
+from pytest_nsight.processes.machine import measured_product
 from pytest_nsight.worker.nvrtc import compile_source
 from tests.protocol.test_fixed_memory import is_allowed
 from tests.toolchain import require_gcc, require_nvrtc

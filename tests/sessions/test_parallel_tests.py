@@ -124,7 +124,7 @@ def test_dies(nsight, group, number):
 
 def test_too_few_gpus_skip_the_test(gate: Gate, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
-        one_gpu="from pytest_nsight.collectors import machine as d; d.gpus = lambda: (d.Gpu('Made Up', 'GPU-a'),)"
+        one_gpu="from pytest_nsight.processes import machine as d; d.gpus = lambda: (d.Gpu('Made Up', 'GPU-a'),)"
     )
     pytester.syspathinsert()
 

@@ -486,7 +486,7 @@ def test_a_run_s_folder_is_shown_from_torch_s_trace(tmp_path):
 def test_a_report_is_exported_and_shown(tmp_path, monkeypatch):
     installation = require_nsys()
     (tmp_path / "temporary").mkdir()
-    code = "from pytest_nsight.collectors.nsys import ranges; r = ranges.emitter(); r.push('work', 1); r.pop()"
+    code = "from pytest_nsight.recorders.nvtx import ranges; r = ranges.emitter(); r.push('work', 1); r.pop()"
     assert run(installation, tmp_path, code) == 0
     report = tmp_path / "r.nsys-rep"
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
@@ -504,7 +504,7 @@ def test_a_report_with_the_older_name_is_shown(tmp_path, monkeypatch):
     kept, temporary = tmp_path / "kept", tmp_path / "temporary"
     kept.mkdir()
     temporary.mkdir()
-    code = "from pytest_nsight.collectors.nsys import ranges; r = ranges.emitter(); r.push('work', 1); r.pop()"
+    code = "from pytest_nsight.recorders.nvtx import ranges; r = ranges.emitter(); r.push('work', 1); r.pop()"
     assert run(installation, tmp_path, code) == 0
     report = (tmp_path / "r.nsys-rep").rename(kept / "r.qdrep")
     before = report.read_bytes()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.collectors.machine import cpu_variables, memory_settings
+from pytest_nsight.processes.machine import cpu_variables, memory_settings
 from pytest_nsight.protocol.conditions import CpuTimes
 from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.worker.host_state import read_cpu_times

@@ -1,4 +1,4 @@
-"""CUPTI inside the measuring process: its library, and its records of what the device does.
+"""The collector through CUPTI: finds a library that works, and reads what the recorder in the worker wrote.
 
-Runs in the worker.
+Runs in the controller process.
 """

@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest_nsight
-from pytest_nsight.collectors.cupti.library import VARIABLE, Cupti, CuptiError, candidates
-from pytest_nsight.collectors.cupti.record_layouts import CONCURRENT_KERNEL
+from pytest_nsight.recorders.cupti.library import VARIABLE, Cupti, CuptiError, candidates
+from pytest_nsight.recorders.cupti.record_layouts import CONCURRENT_KERNEL
 
 _TRIAL_S = 60.0
 _OLDEST = 18

@@ -1,16 +1,13 @@
-"""A trace as one file: a line of JSON, and the columns of its tables behind it; packed with gzip.
+"""Reads the file of a trace that the recorder in the worker wrote (`recorders/cupti/written_trace.py`).
 
-The worker writes it, the controller reads it. It may come from elsewhere, so everything in it is checked.
+It may come from elsewhere, so everything in it is checked.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import gzip
 from collections.abc import Mapping
-
-# By name: a test may replace what their module holds, and its record must still be written.
-from json import dumps, loads
+from json import loads
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +16,10 @@ import numpy.typing as npt
 
 from pytest_nsight.collectors.kept_files import MOST_BYTES, read_case
 from pytest_nsight.model.errors import TraceError
-from pytest_nsight.model.trace import Calls, Launches, MultiprocessorLimits, Ranges, Table, Trace, TraceDevice
+from pytest_nsight.model.trace import Calls, Launches, MultiprocessorLimits, Ranges, Trace, TraceDevice
 from pytest_nsight.model.values import Shape
+from pytest_nsight.recorders.cupti.written_trace import FORMAT, TABLES, stored_type
 
-FORMAT = 1
-
-_TABLES: Mapping[str, type[Table]] = {"ranges": Ranges, "calls": Calls, "launches": Launches}
 _LATEST_NS = 2**62
 _MOST_MOVED = 2**48
 _LARGEST = 2**31
@@ -34,32 +29,6 @@ _KINDS = ("kernel", "memcpy", "memset")
 
 class _PackedTraceError(ValueError):
     """What is wrong with a file, as part of a sentence."""
-
-
-def write_trace(path: Path, trace: Trace) -> None:
-    """Writes ranges, calls, launches, boards and damage of a trace; the file appears whole or not at all.
-
-    Args:
-        path: the file.
-        trace: its nodes, samples, diagnostics and notes are left out.
-    """
-    header = {
-        "format": FORMAT,
-        "rows": {name: len(getattr(trace, name)) for name in _TABLES},
-        "strings": trace.strings,
-        "shapes": [dataclasses.astuple(shape) for shape in trace.shapes],
-        "devices": [dataclasses.asdict(device) for device in trace.devices],
-        "damage": trace.damage,
-        "tool": trace.tool,
-        "epoch_ns": trace.epoch_ns,
-    }
-    draft = path.with_name(f".{path.name}.part")
-    with gzip.open(draft, "wb", compresslevel=1) as file:
-        file.write(dumps(header).encode() + b"\n")
-        for name, table in _TABLES.items():
-            for column in table.column_names():
-                file.write(getattr(getattr(trace, name), column).astype(_stored(table, column)).tobytes())
-    draft.replace(path)
 
 
 def read_trace(path: Path) -> Trace:
@@ -78,12 +47,6 @@ def read_trace(path: Path) -> Trace:
     except (ValueError, RecursionError, MemoryError, OverflowError) as error:
         reason = str(error) if isinstance(error, _PackedTraceError) else type(error).__name__
         raise TraceError(f"{path} is no record of CUPTI ({reason}); record the session again") from None
-
-
-def _stored(table: type[Table], column: str) -> np.dtype[Any]:
-    """The type of a column in the file, whatever the machine's order of bytes."""
-    found: np.dtype[Any] = table.dtype_of(column).newbyteorder("<")
-    return found
 
 
 def _build(header: Mapping[str, Any], data: bytes) -> Trace:
@@ -121,20 +84,20 @@ def _build(header: Mapping[str, Any], data: bytes) -> Trace:
 def _read_tables(rows: object, data: bytes) -> dict[str, dict[str, npt.NDArray[Any]]]:
     if not isinstance(rows, dict):
         raise _PackedTraceError("it does not say how many rows its tables have")
-    sizes = {name: _integer(rows.get(name), f"the number of {name}", 0, MOST_BYTES) for name in _TABLES}
+    sizes = {name: _integer(rows.get(name), f"the number of {name}", 0, MOST_BYTES) for name in TABLES}
     needed = sum(
         sizes[name] * table.dtype_of(column).itemsize
-        for name, table in _TABLES.items()
+        for name, table in TABLES.items()
         for column in table.column_names()
     )
     if needed != len(data):
         raise _PackedTraceError(f"its tables take {needed} bytes, and it has {len(data)}")
     found: dict[str, dict[str, npt.NDArray[Any]]] = {}
     at = 0
-    for name, table in _TABLES.items():
+    for name, table in TABLES.items():
         found[name] = {}
         for column in table.column_names():
-            dtype = _stored(table, column)
+            dtype = stored_type(table, column)
             values = np.frombuffer(data, np.uint8 if column in table.FLAGS else dtype, sizes[name], at)
             found[name][column] = values.astype(table.dtype_of(column))
             at += sizes[name] * dtype.itemsize

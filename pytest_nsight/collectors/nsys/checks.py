@@ -24,7 +24,7 @@ from pytest_nsight.processes.owned_folder import scratch
 _PROBE_PAYLOAD = 4217
 _PROBE_S = 120.0
 _PROBE = (
-    "from pytest_nsight.collectors.nsys.ranges import emitter, within\n"
+    "from pytest_nsight.recorders.nvtx.ranges import emitter, within\n"
     "target = emitter()\n"
     f"with within(target, 'probe', {_PROBE_PAYLOAD}): pass\n"
     "print('mechanism:', target.mechanism, flush=True)\n"

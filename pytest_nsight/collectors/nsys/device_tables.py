@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_nsight.collectors.cupti.record_layouts import copy_shape
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.model.kernel_names import normalise
 from pytest_nsight.model.trace import Launches
 from pytest_nsight.model.values import Shape
+from pytest_nsight.recorders.cupti.record_layouts import copy_shape
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"

@@ -20,7 +20,6 @@ from pytest_nsight.collectors.nsys.private_folder import (
     remove_private_folder,
 )
 from pytest_nsight.collectors.nsys.profiling import profile
-from pytest_nsight.collectors.nsys.ranges import emitter
 from pytest_nsight.collectors.nsys.read import read_explained
 from pytest_nsight.collectors.nsys.scrub import scrub
 from pytest_nsight.model.trace import Trace
@@ -29,6 +28,7 @@ from pytest_nsight.processes.log_files import read_tail
 from pytest_nsight.processes.owned_folder import scratch
 from pytest_nsight.processes.regular_files import check_regular, unpack_xz
 from pytest_nsight.protocol.job import WORKER_LOG
+from pytest_nsight.recorders.nvtx.ranges import emitter
 
 REPORT_FILE = "report.nsys-rep"
 EXPORT_FILE = "export.sqlite"

@@ -1,4 +1,4 @@
-"""The collector through torch.profiler.
+"""The collector through torch.profiler, and the readers of its events.
 
-The recorder runs in the worker process, the collector and the readers in the controller process.
+Runs in the controller process.
 """

@@ -17,12 +17,10 @@ import numpy as np
 
 from pytest_nsight.collectors.torch.event_checks import (
     AGAIN,
-    PREFIX,
     Event,
     check_events,
     mend_events,
     number_places,
-    parse_written,
 )
 from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.collectors.torch.listed_boards import read_boards, read_owners
@@ -34,6 +32,7 @@ from pytest_nsight.model.trace import Ranges, Trace
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Shape
 from pytest_nsight.processes.regular_files import read_bounded
+from pytest_nsight.recorders.torch.written_json import PREFIX, parse_written
 
 _MOST_BYTES = 4 * 1024**3
 

@@ -1,21 +1,15 @@
-"""Events of torch.profiler, decoded from its JSON and checked before any is used: they may come from elsewhere."""
+"""Events of torch.profiler, checked before any is used: they may come from elsewhere."""
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Callable, Mapping, Sequence
-
-# By name: a test may replace what their module holds, and its record must still be written.
-from json import dumps, loads
 from typing import Any, TypeGuard
 
 from pytest_nsight.model.units import count
+from pytest_nsight.recorders.torch.written_json import PREFIX
 
 AGAIN = "export it again with `profiler.export_chrome_trace(path)`"
-
-PREFIX = "pytest_nsight:"
-"""A range of ours is a record_function named `pytest_nsight:<payload>:<name>`."""
 
 Event = Mapping[str, Any]
 """One event of a Chrome trace, as JSON is decoded."""
@@ -30,35 +24,6 @@ _PLACES = ("pid", "tid")
 _MOST_SHOWN = 60
 _MOST_DIGITS = 18
 """Every number of so many digits fits in 64 bits."""
-
-
-# A name in what torch writes: each on a line of its own, its quotes and backslashes as they are.
-_WRITTEN_NAME = re.compile(r'^(\s*"name": ")(.*?)(",?)$', re.MULTILINE)
-# The path of the file, its last value, likewise.
-_WRITTEN_PATH = re.compile(r'(?<!\\)("traceName": ")(.*)("\s*\}\s*)\Z', re.DOTALL)
-
-
-def parse_written(text: str) -> object:
-    """What torch wrote as JSON, which it is not where a program's name or the path holds a quote or a backslash.
-
-    Args:
-        text: the file, a value on each line.
-
-    Raises:
-        ValueError: it is no JSON for another reason.
-    """
-    decoded: object
-    try:
-        decoded = loads(text, strict=False)
-    except ValueError:
-        text = _WRITTEN_NAME.sub(_escape, text)
-        decoded = loads(_WRITTEN_PATH.sub(_escape, text), strict=False)
-    return decoded
-
-
-def _escape(written: re.Match[str]) -> str:
-    before, name, after = written.groups()
-    return f"{before}{dumps(name)[1:-1]}{after}"
 
 
 def mend_events(events: Sequence[Event]) -> tuple[list[Event], list[str]]:

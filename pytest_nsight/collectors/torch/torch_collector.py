@@ -12,14 +12,14 @@ from pathlib import Path
 
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
 from pytest_nsight.collectors.kept_files import KeptFiles, read_case
-from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.collectors.torch.event_checks import Event, check_events
 from pytest_nsight.collectors.torch.events import build_trace
-from pytest_nsight.collectors.torch.recorder import TorchRecorder
 from pytest_nsight.model.errors import CollectorError, TraceError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.processes.child_process import ChildProcess, start
+from pytest_nsight.processes.machine import gpu_names
 from pytest_nsight.protocol.job import WORKER_LOG
+from pytest_nsight.recorders.torch.torch_recorder import TorchRecorder
 
 
 class TorchCollector:

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
-from pytest_nsight.collectors.machine import cpu_variables
 from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, name_session, prune_sessions
 from pytest_nsight.controller.session_plan import identifies_launches
@@ -38,6 +37,7 @@ from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.identity import DEVICE_METRICS, Identity
 from pytest_nsight.model.values import Case, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict
+from pytest_nsight.processes.machine import cpu_variables
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
 from pytest_nsight.trace.process_record import ProcessEnd
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.baselines import store
-from pytest_nsight.collectors.machine import measured_product
 from pytest_nsight.controller.collection.affected_cases import Project, find_affected
 from pytest_nsight.controller.collection.changed_files import list_changes
 from pytest_nsight.controller.collection.shards import describe_division, divide_items, read_durations
@@ -21,6 +20,7 @@ from pytest_nsight.gate.shard_file import ShardBy
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import AffectedCases
+from pytest_nsight.processes.machine import measured_product
 from pytest_nsight.protocol.mark import is_marked
 
 

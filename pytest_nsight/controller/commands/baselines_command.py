@@ -16,13 +16,13 @@ from pytest_nsight.baselines.inventory import (
     select_cases,
 )
 from pytest_nsight.baselines.stored_counters import store_counters
-from pytest_nsight.collectors.machine import measured_product
 from pytest_nsight.controller.collection.collected_tests import ProjectTests, list_tests
 from pytest_nsight.controller.options import DEFAULT_BASELINES
 from pytest_nsight.controller.rootdir import find_configured_root
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, name_cases
 from pytest_nsight.model.values import Subject
+from pytest_nsight.processes.machine import measured_product
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.stored_cases import render_list, render_saves
 

@@ -78,7 +78,7 @@ class Command:
 
 def _model(_: argparse.Namespace) -> Answer:
     from pytest_nsight.baselines.store import model_slug
-    from pytest_nsight.collectors.machine import measured_product
+    from pytest_nsight.processes.machine import measured_product
 
     return model_slug(measured_product()), 0
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_nsight.collectors.machine import Gpu
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import Case
+from pytest_nsight.processes.machine import Gpu
 
 ALL_GPUS = 0
 """Stands for one worker on each GPU (`-n auto`)."""

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pytest_nsight.collectors import machine
+from pytest_nsight.processes import machine
 
 machine.gpus = lambda: (machine.Gpu("Made Up", "GPU-aaa"), machine.Gpu("Made Up", "GPU-bbb"))

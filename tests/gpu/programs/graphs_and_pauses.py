@@ -6,7 +6,7 @@ import json
 
 import torch
 
-from pytest_nsight.collectors.cupti.identity_recorder import IdentityRecorder, make_identity_recorder
+from pytest_nsight.recorders.launch_identity.identity_recorder import IdentityRecorder, make_identity_recorder
 
 KERNELS = 3
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from ctypes import c_uint64
 
-from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
-from pytest_nsight.collectors.cupti.library import Cupti
-from pytest_nsight.collectors.cupti.machine_code import read_kernels
+from pytest_nsight.recorders.cupti.library import Cupti
+from pytest_nsight.recorders.launch_identity.launch_capture import LaunchCapture
+from pytest_nsight.recorders.machine_code.machine_code import read_kernels
 from pytest_nsight.worker.cuda_driver import DeviceBuffer, load_driver
 from pytest_nsight.worker.nvrtc import compile_source, load_nvrtc
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from pytest_nsight.collectors.nsys.ranges import emitter, within
+from pytest_nsight.recorders.nvtx.ranges import emitter, within
 from tests.gpu.programs.bodies import graph
 
 ranges = emitter()

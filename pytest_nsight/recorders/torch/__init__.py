@@ -1,0 +1,4 @@
+"""torch.profiler inside the measuring process, and the JSON that it writes.
+
+Runs in the worker process.
+"""
