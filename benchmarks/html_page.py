@@ -16,7 +16,8 @@ import time
 from pathlib import Path
 
 from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, TimelineSpan
-from pytest_nsight.model.values import Clocks, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Clocks, RunSummary, Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report import html_report
 

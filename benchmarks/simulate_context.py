@@ -32,7 +32,8 @@ import numpy as np
 from benchmarks.simulate_gate import Rounds, write_rate
 from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
 from pytest_nsight.model.kernel_names import family
-from pytest_nsight.model.values import Policy, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 STORED = 5

@@ -15,8 +15,8 @@ import numpy as np
 from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.analysis.range_tree import RangeTable
 from pytest_nsight.model.api_calls import flag_calls
+from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.trace import Flags, Ints, Trace
-from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
 

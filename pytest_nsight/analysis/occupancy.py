@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Ints, MultiprocessorLimits, Trace
-from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.descendants import find_boards
 
 _WARP = 32

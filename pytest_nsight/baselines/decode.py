@@ -4,37 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
-from operator import sub
 from typing import TypeVar
 
 from pytest_nsight.baselines.file_format import (
     FORMAT_VERSION,
-    GAP_IS_DERIVED,
-    MOST_DURATIONS,
-    MOST_ROUNDS,
     FirstFormat,
     MergeConflictError,
     NewerFormatError,
     Runs,
     SecondFormat,
-    StoredConstant,
     StoredRun,
     StoredStructure,
     StoredWholeRun,
     StoredWork,
     by_age,
 )
-from pytest_nsight.baselines.packed_integers import PackingError, unpack
 from pytest_nsight.baselines.stored_identities import restore_identities
+from pytest_nsight.baselines.stored_rounds import Durations, look_up, read_lists, read_one, read_packed
 from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.identity import Identity, TunedKernel
 from pytest_nsight.model.json_text import DecodingError, parse, shown
 from pytest_nsight.model.kernel_names import normalise
-from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, Work
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Clocks, RunSummary, Subject, Work
 
 _Entry = TypeVar("_Entry")
-_Rounds = Mapping[str, tuple[int, ...]]
 
 
 def decode(text: str) -> Runs:
@@ -84,27 +79,6 @@ def _sort(subjects: Iterable[tuple[Subject, Sequence[RunSummary]]]) -> Runs:
     return runs
 
 
-class _Durations:
-    """Counts the durations of a file, so that a short text cannot ask for all memory."""
-
-    def __init__(self) -> None:
-        self._left = MOST_DURATIONS
-
-    def take(self, durations: tuple[int, ...]) -> tuple[int, ...]:
-        """The durations, unless they are too many."""
-        self._left -= len(durations)
-        if self._left < 0:
-            raise DecodingError("", f"holds more than {MOST_DURATIONS:,} durations, the most that are read")
-        return durations
-
-
-def _look_up(entries: Mapping[str, _Entry], key: str, table: str) -> _Entry:
-    try:
-        return entries[key]
-    except KeyError:
-        raise DecodingError("", f'has the key {shown(key)}, which is not in "{table}"') from None
-
-
 def _each(place: str, items: Sequence[_Entry], decode_item: Callable[[_Entry], RunSummary]) -> list[RunSummary]:
     found: list[RunSummary] = []
     try:
@@ -133,7 +107,7 @@ def _decode_first(file: FirstFormat) -> Iterator[tuple[Subject, Sequence[RunSumm
         )
         for key, stored in file.shapes.items()
     }
-    durations = _Durations()
+    durations = Durations()
     for number, entry in enumerate(file.subjects):
         subject = Subject(entry.case, entry.part)
         decode_run = partial(_decode_whole_run, subject, file, shapes, durations)
@@ -144,7 +118,7 @@ def _decode_whole_run(
     subject: Subject,
     file: FirstFormat,
     shapes: Mapping[str, Shape],
-    durations: _Durations,
+    durations: Durations,
     stored: StoredWholeRun,
 ) -> RunSummary:
     return RunSummary(
@@ -152,9 +126,9 @@ def _decode_whole_run(
         run=stored.run,
         session=stored.session,
         board=stored.board,
-        rounds=_decode_lists(stored.rounds, durations),
+        rounds=read_lists(stored.rounds, durations),
         shapes=tuple(
-            ShapeUse(_look_up(shapes, key, "shapes"), count, median) for key, count, median in stored.launches
+            ShapeUse(look_up(shapes, key, "shapes"), count, median) for key, count, median in stored.launches
         ),
         is_stable=stored.is_stable,
         copied_bytes=stored.copied_bytes,
@@ -167,33 +141,11 @@ def _decode_whole_run(
             foreign_processes=stored.clocks.others,
             round_mhz=stored.clocks.round_mhz,
         ),
-        environment=_look_up(file.environments, stored.environment, "environments"),
+        environment=look_up(file.environments, stored.environment, "environments"),
         recorded=stored.recorded,
         commit=stored.commit,
         work=_decode_work(stored.work),
     )
-
-
-def _decode_lists(stored: Mapping[str, tuple[int, ...] | str | StoredConstant], durations: _Durations) -> _Rounds:
-    rounds: dict[str, tuple[int, ...]] = {}
-    for metric, value in stored.items():
-        _check_metric(metric)
-        if isinstance(value, StoredConstant):
-            rounds[metric] = durations.take((value.value,) * value.rounds)
-        elif isinstance(value, str):
-            rounds[metric] = _look_up(rounds, value, "rounds")
-        else:
-            rounds[metric] = durations.take(value)
-        if len(rounds[metric]) > MOST_ROUNDS:
-            raise DecodingError(
-                f".rounds.{metric}", f"has {len(rounds[metric])} rounds, expected up to {MOST_ROUNDS}"
-            )
-    return rounds
-
-
-def _check_metric(metric: str) -> None:
-    if metric not in METRICS:
-        raise DecodingError(".rounds", f"has an unknown metric {shown(metric)}, known: {', '.join(METRICS)}")
 
 
 def _decode_work(stored: StoredWork | None) -> Work | None:
@@ -205,7 +157,7 @@ def _decode_second(content: object) -> Iterator[tuple[Subject, Sequence[RunSumma
     kernels = file.kernels
     shapes = {}
     for key, shape in file.shapes.items():
-        kernel = _look_up(kernels, shape.kernel, "kernels")
+        kernel = look_up(kernels, shape.kernel, "kernels")
         shapes[key] = Shape(
             shape.kind,
             _name_today(shape.kind, kernel.name, kernel.full_name),
@@ -216,7 +168,7 @@ def _decode_second(content: object) -> Iterator[tuple[Subject, Sequence[RunSumma
             shape.shared_bytes,
         )
     identities = restore_identities(file.launches, file.identities)
-    durations = _Durations()
+    durations = Durations()
     for number, entry in enumerate(file.subjects):
         subject = Subject(entry.case, entry.part)
         decode_run = partial(_decode_run, subject, file, shapes, identities, durations)
@@ -228,17 +180,17 @@ def _decode_run(
     file: SecondFormat,
     shapes: Mapping[str, Shape],
     identities: Mapping[str, Identity],
-    durations: _Durations,
+    durations: Durations,
     stored: StoredRun,
 ) -> RunSummary:
-    origin = _look_up(file.origins, stored.origin, "origins")
-    structure = _look_up(file.structures, stored.structure, "structures")
+    origin = look_up(file.origins, stored.origin, "origins")
+    structure = look_up(file.structures, stored.structure, "structures")
     return RunSummary(
         subject=subject,
         run=origin.runs + stored.end_of_id,
         session=origin.session,
         board=origin.board,
-        rounds=_decode_packed(stored.rounds, durations),
+        rounds=read_packed(stored.rounds, durations),
         shapes=_decode_uses(structure, stored.medians, shapes),
         is_stable=structure.is_stable,
         copied_bytes=structure.copied_bytes,
@@ -246,17 +198,17 @@ def _decode_run(
             *stored.clocks,
             reasons=stored.reasons,
             foreign_processes=stored.foreign,
-            round_mhz=_unpack(stored.round_mhz, ".round_mhz", durations) if stored.round_mhz else (),
+            round_mhz=read_one(stored.round_mhz, ".round_mhz", durations) if stored.round_mhz else (),
             processor_lost=stored.processor_lost,
         ),
-        environment=_look_up(file.environments, origin.environment, "environments"),
+        environment=look_up(file.environments, origin.environment, "environments"),
         recorded=origin.recorded,
         commit=origin.commit,
         work=_decode_work(structure.work),
         reason=origin.reason,
         cases=origin.cases,
         elapsed_ms=stored.elapsed_ms,
-        identity=_look_up(identities, structure.identity, "identities") if structure.identity else None,
+        identity=look_up(identities, structure.identity, "identities") if structure.identity else None,
         tuned=tuple(TunedKernel(*fields) for fields in structure.tuned),
     )
 
@@ -270,31 +222,6 @@ def _decode_uses(
             f"has {len(medians)} items, expected {len(structure.launches)}, as its structure has launches",
         )
     return tuple(
-        ShapeUse(_look_up(shapes, key, "shapes"), count, median)
+        ShapeUse(look_up(shapes, key, "shapes"), count, median)
         for (key, count), median in zip(structure.launches, medians, strict=True)
     )
-
-
-def _decode_packed(stored: Mapping[str, str], durations: _Durations) -> _Rounds:
-    rounds: dict[str, tuple[int, ...]] = {}
-    for metrics, packed in stored.items():
-        is_derived = metrics == "gap" and packed == GAP_IS_DERIVED
-        found = () if is_derived else _unpack(packed, f".rounds[{shown(metrics)}]", durations)
-        for metric in metrics.split(" "):
-            _check_metric(metric)
-            if metric in rounds:
-                raise DecodingError(".rounds", f'has the metric "{metric}" twice')
-            rounds[metric] = found
-    if stored.get("gap") == GAP_IS_DERIVED:
-        span, busy = rounds.get("span", ()), rounds.get("busy", ())
-        rounds["gap"] = durations.take(tuple(map(sub, span, busy)))
-        if len(span) != len(busy) or min(rounds["gap"], default=0) < 0:
-            raise DecodingError(".rounds.gap", "is the span less the busy time, and these do not fit")
-    return rounds
-
-
-def _unpack(packed: str, place: str, durations: _Durations) -> tuple[int, ...]:
-    try:
-        return durations.take(unpack(packed, MOST_ROUNDS))
-    except PackingError as error:
-        raise DecodingError(place, str(error)) from None

@@ -25,7 +25,8 @@ from pytest_nsight.baselines.file_format import (
 from pytest_nsight.baselines.packed_integers import pack
 from pytest_nsight.baselines.stored_identities import StoredCode, StoredIdentity, StoredLaunch, store_launch
 from pytest_nsight.model.identity import Identity, LaunchIdentity
-from pytest_nsight.model.values import METRICS, RunSummary, Shape, Subject
+from pytest_nsight.model.shapes import Shape
+from pytest_nsight.model.values import METRICS, RunSummary, Subject
 
 _Fields = Mapping[str, object]
 

@@ -19,7 +19,8 @@ from pytest_nsight.judge.structure import LAUNCH_KINDS, comparable_shape
 from pytest_nsight.judge.subject_runs import LOOKS
 from pytest_nsight.judge.thresholds import equality_margin
 from pytest_nsight.model.comparison import Basis, Look, NoiseLevel, RunLevel, SlowerKernel
-from pytest_nsight.model.values import RunSummary, Shape
+from pytest_nsight.model.shapes import Shape
+from pytest_nsight.model.values import RunSummary
 
 
 def collect_basis(subject: PreparedSubject, found: Contrast, prior: Prior, compared: int) -> Basis:

@@ -13,7 +13,8 @@ from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from pytest_nsight.model.identity import CUDNN, INDUCTOR, XLA
-from pytest_nsight.model.values import RunSummary, Shape
+from pytest_nsight.model.shapes import Shape
+from pytest_nsight.model.values import RunSummary
 
 _CONVOLUTION = re.compile(
     r"cudnn|^(?:void )?(?:sm\d+|volta|turing|ampere|hopper)_(?:\w*_)?(?:fprop|dgrad|wgrad|g?cgemm)_"

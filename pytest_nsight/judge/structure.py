@@ -15,7 +15,8 @@ from functools import lru_cache
 from pytest_nsight.judge.library_choices import differ_by_products, is_chosen
 from pytest_nsight.judge.tuning import RetunedKernel, find_retuned
 from pytest_nsight.model.identity import CHOOSERS, CUDNN
-from pytest_nsight.model.values import RunSummary, Shape, ShapeSpread
+from pytest_nsight.model.shapes import Shape, ShapeSpread
+from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import ShapeChange
 
 LAUNCH_KINDS = ("kernel", "graph", "operator")

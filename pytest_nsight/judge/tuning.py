@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from pytest_nsight.judge.library_choices import is_chosen, is_product
 from pytest_nsight.model.identity import CHOOSERS, CUDNN
-from pytest_nsight.model.values import RunSummary, Shape, ShapeUse
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import RunSummary
 
 _BETWEEN_SETTINGS = re.compile(r", (?=\w+: )")
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_nsight.judge.tuning import RetunedKernel
 from pytest_nsight.model.identity import CHOOSERS, CUDNN, INDUCTOR, XLA
+from pytest_nsight.model.shapes import Shape, ShapeSpread
 from pytest_nsight.model.units import count, name_some
-from pytest_nsight.model.values import Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
 
 _MOST_NAMES = 8

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from pytest_nsight.model.call_stacks import CallStacks
 from pytest_nsight.model.gpu_samples import GpuSamples
 from pytest_nsight.model.memory_events import RecordedMemory
-from pytest_nsight.model.values import Shape
+from pytest_nsight.model.shapes import Shape
 
 Ints = npt.NDArray[np.int64]
 SmallInts = npt.NDArray[np.int32]

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pytest_nsight.model.identity import Identity, TunedKernel
+from pytest_nsight.model.shapes import ShapeSpread, ShapeUse
 
 METRICS = ("kernel", "busy", "span", "gap", "copy", "sync", "wall", "launch")
 """Names of the per-round durations that `metric=` may choose; each is stored in integer nanoseconds.
@@ -55,65 +56,6 @@ class Subject:
         """Whether the node id, with the part behind a slash as in `label`, holds every one of these words."""
         name = f"{self.case}/{self.part}" if self.part else self.case
         return all(word in name for word in words)
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Shape:
-    """One way of launching one kernel: the unit of the structure gate.
-
-    Attributes:
-        kind: "kernel", "memcpy", "memset", "graph" (a CUDA graph traced whole) or "operator" (CPU).
-        name: normalised name, stable over builds; what the structure gate compares.
-        full_name: the name as the profiler gave it.
-        grid: blocks in x, y, z; (0, 0, 0) where the kind has none.
-        block: threads in x, y, z.
-        registers: registers per thread; 0 where the kind has none, or the tool did not record them.
-        shared_bytes: static plus dynamic shared memory of a block; ``Trace.shared_unknown`` says where 0 stands for
-            what the tool did not record.
-    """
-
-    kind: str
-    name: str
-    full_name: str = ""
-    grid: tuple[int, int, int] = (0, 0, 0)
-    block: tuple[int, int, int] = (0, 0, 0)
-    registers: int = 0
-    shared_bytes: int = 0
-
-    @property
-    def is_migration(self) -> bool:
-        """Whether it moves pages of managed memory, which has no call: the pages are wanted where they are not."""
-        return self.name.startswith("memcpy UVM ")
-
-
-@dataclass(frozen=True, slots=True)
-class ShapeUse:
-    """How often a round launches a shape, and how long that takes.
-
-    Attributes:
-        shape: what is launched.
-        count: launches per round.
-        median_ns: median over the rounds of the shape's total time in a round.
-    """
-
-    shape: Shape
-    count: int
-    median_ns: int
-
-
-@dataclass(frozen=True, slots=True)
-class ShapeSpread:
-    """A shape that is not launched equally often everywhere.
-
-    Attributes:
-        shape: what is launched.
-        least: fewest launches, in a round or a run.
-        most: most launches.
-    """
-
-    shape: Shape
-    least: int
-    most: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.roofline import Datasheet, Limits
 from pytest_nsight.model.round_timeline import RoundTimeline
-from pytest_nsight.model.values import RunSummary, Shape, Subject
+from pytest_nsight.model.shapes import Shape
+from pytest_nsight.model.values import RunSummary, Subject
 
 
 class VerdictKind(enum.Enum):

@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.gpu_samples import MetricMeans
+from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.units import count, duration, durations, interval, percent, shorten
-from pytest_nsight.model.values import Shape, Subject
+from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.escapes import visible
 

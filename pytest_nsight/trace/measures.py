@@ -10,8 +10,8 @@ import numpy as np
 import pandas as pd
 
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.trace import OWN_DOMAIN, Flags, Ints, Trace
-from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.attribution import Membership, attribute
 from pytest_nsight.trace.descendants import find_workers_of_events
 from pytest_nsight.trace.launch_table import MOST_PAIRS, LaunchDetails, measure_launches

@@ -11,7 +11,8 @@ import re
 from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
-from pytest_nsight.model.values import Clocks, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Clocks, RunSummary, Subject
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.phase_reports import PhaseReport
 

@@ -10,8 +10,9 @@ import statistics
 from collections.abc import Container, Mapping, Sequence
 
 from pytest_nsight.model.identity import CHOOSERS
+from pytest_nsight.model.shapes import Shape, ShapeSpread, ShapeUse
 from pytest_nsight.model.units import count
-from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeSpread, ShapeUse, Subject, is_gpu
+from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Subject, is_gpu
 from pytest_nsight.protocol.conditions import Conditions
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import NEVER_CALLED, Round

@@ -7,7 +7,8 @@ from datetime import datetime, timedelta, timezone
 
 from hypothesis import strategies as st
 
-from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, Work
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Subject, Work
 
 CASE = "perf_tests/test_rms_norm.py::test_rms_norm[fused-4096]"
 KERNEL = Shape("kernel", "_rms_norm_fused", "_rms_norm_fused_0d1d2d", (4096, 1, 1), (256, 1, 1), 32, 1024)

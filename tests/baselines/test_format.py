@@ -34,7 +34,8 @@ from pytest_nsight.model.identity import (
     make_identity,
     shorten_arguments,
 )
-from pytest_nsight.model.values import Clocks, RunSummary, Shape, ShapeUse, Subject, Work
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Clocks, RunSummary, Subject, Work
 from tests.baselines.examples import CASE, run, summaries
 
 FIRST_FORMAT = Path(__file__).parents[1] / "data/baselines/first_format.json"

@@ -18,7 +18,8 @@ from pytest_nsight.baselines.inventory import (
 )
 from pytest_nsight.baselines.store import load, save
 from pytest_nsight.model.errors import BaselineError
-from pytest_nsight.model.values import Shape, ShapeUse, Subject
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Subject
 from pytest_nsight.report.stored_cases import render_list, render_saves
 from tests.baselines.examples import CASE, run
 

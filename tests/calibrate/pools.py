@@ -7,7 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.calibrate.pool import Pool
-from pytest_nsight.model.values import Policy, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Policy, RunSummary, Subject
 
 ENVIRONMENT = {"gpu": "NVIDIA H200", "driver": "580.1", "collector": "nsys", "cold_cache": "on"}
 

@@ -13,7 +13,8 @@ from pytest_nsight.compare.sources import RunSource
 from pytest_nsight.gate.judging import judge_state
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
-from pytest_nsight.model.values import Case, Policy, RunSummary, ShapeUse
+from pytest_nsight.model.shapes import ShapeUse
+from pytest_nsight.model.values import Case, Policy, RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_runs, uses, wobble
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from pytest_nsight.collectors.cupti.packed_trace import read_trace
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.trace import (
     OWN_DOMAIN,
     Calls,
@@ -25,7 +26,6 @@ from pytest_nsight.model.trace import (
     Trace,
     TraceDevice,
 )
-from pytest_nsight.model.values import Shape
 from pytest_nsight.recorders.cupti.written_trace import write_trace
 from tests.fuzz.campaign import fuzz
 from tests.fuzz.spoilers import spoil_bytes, spoil_json

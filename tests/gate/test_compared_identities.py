@@ -13,7 +13,8 @@ from pytest_nsight.gate.proofs import join_proofs
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.identity import Identity, LaunchIdentity, MachineCode, make_identity
-from pytest_nsight.model.values import Case, Policy, RunSummary, ShapeUse, Subject
+from pytest_nsight.model.shapes import ShapeUse
+from pytest_nsight.model.values import Case, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from tests.judge.runs import kernel, make_runs, uses
 

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 from pytest_nsight.gate.absorbing import absorb
 from pytest_nsight.gate.loop import place_partners_together
 from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
-from pytest_nsight.model.values import RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import CaseFault, PairedRounds

@@ -13,7 +13,8 @@ from pytest_nsight.judge.board_groups import STREAMS
 from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.location import Location
 from pytest_nsight.model.kernel_names import family
-from pytest_nsight.model.values import CANARIES, Clocks, Policy, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import CANARIES, Clocks, Policy, RunSummary, Subject
 
 judge = partial(judging.judge, family=family)
 """With the kernel families that every command judges by."""

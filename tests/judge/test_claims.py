@@ -6,7 +6,8 @@ import pytest
 
 from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.model.roofline import Limits
-from pytest_nsight.model.values import Policy, RunSummary, Shape, ShapeUse, Subject, Work
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Policy, RunSummary, Subject, Work
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import GPU, judge, make_evidence, make_runs, suspects, uses, wobble
 

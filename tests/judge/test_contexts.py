@@ -13,7 +13,8 @@ from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR, Prior
 from pytest_nsight.model.comparison import NoiseLevel
-from pytest_nsight.model.values import Policy, Shape, ShapeUse
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Policy
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from tests.judge.runs import SUBJECT, judge, kernel, make_runs, place, suspects, wobble
 

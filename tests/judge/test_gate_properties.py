@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.judge.judge import SubjectRuns
-from pytest_nsight.model.values import CANARIES, Clocks, Policy, RunSummary, ShapeUse, Subject
+from pytest_nsight.model.shapes import ShapeUse
+from pytest_nsight.model.values import CANARIES, Clocks, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, judge, kernel, make_evidence, suspects
 

@@ -6,7 +6,8 @@ import pytest
 
 from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.model.comparison import SlowerKernel
-from pytest_nsight.model.values import Policy, Shape, ShapeUse
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Policy
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, judge, kernel, make_evidence, make_runs, suspects, uses, wobble
 

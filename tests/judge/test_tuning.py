@@ -6,7 +6,8 @@ import pytest
 
 from pytest_nsight.model.identity import TunedKernel
 from pytest_nsight.model.kernel_names import normalise
-from pytest_nsight.model.values import Policy, Shape, ShapeUse
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Policy
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import judge, kernel, make_evidence, uses
 

@@ -9,7 +9,8 @@ import pytest
 from pytest_nsight.judge.environment_checks import POWER_CAP
 from pytest_nsight.judge.judge import LOOKS, SubjectRuns
 from pytest_nsight.model.comparison import SlowerKernel
-from pytest_nsight.model.values import Clocks, Policy, RunSummary, ShapeUse, Subject
+from pytest_nsight.model.shapes import ShapeUse
+from pytest_nsight.model.values import Clocks, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import (
     SUBJECT,

@@ -1,5 +1,5 @@
 from pytest_nsight.judge.wording import write_diff, write_names
-from pytest_nsight.model.values import Shape
+from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.verdicts import ShapeChange
 
 

@@ -3,8 +3,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.trace import ANY_THREAD, Calls, Launches, Ranges, Trace, TraceDevice
-from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.measures import measure
 
 

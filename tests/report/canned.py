@@ -7,7 +7,8 @@ import math
 
 from pytest_nsight.model.comparison import Basis, Comparison, NoiseLevel, RunLevel, SlowerKernel
 from pytest_nsight.model.roofline import Datasheet, Limits
-from pytest_nsight.model.values import Clocks, RunSummary, Shape, ShapeUse, Subject, Work
+from pytest_nsight.model.shapes import Shape, ShapeUse
+from pytest_nsight.model.values import Clocks, RunSummary, Subject, Work
 from pytest_nsight.model.verdicts import SessionResult, ShapeChange, Verdict, VerdictKind
 
 ENVIRONMENT = {

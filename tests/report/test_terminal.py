@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_nsight.model.values import Shape, Subject
+from pytest_nsight.model.shapes import Shape
+from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import SessionResult, ShapeChange, Verdict, VerdictKind
 from pytest_nsight.report import terminal, verdict_text
 from pytest_nsight.report.declared_work import work_rows

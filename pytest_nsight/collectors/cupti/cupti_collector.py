@@ -13,8 +13,8 @@ from pytest_nsight.collectors.base import Recorder, RecordingOptions
 from pytest_nsight.collectors.cupti.availability import CuptiInstallation, find_working, variables_of
 from pytest_nsight.collectors.cupti.packed_trace import read_trace
 from pytest_nsight.collectors.kept_files import KeptFiles
+from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.trace import Calls, Launches, Ranges, Table, Trace
-from pytest_nsight.model.values import Shape
 from pytest_nsight.processes.child_process import ChildProcess, start
 from pytest_nsight.processes.machine import gpu_names
 from pytest_nsight.protocol.job import WORKER_LOG

@@ -11,9 +11,8 @@ import numpy.typing as npt
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.model.kernel_names import normalise
+from pytest_nsight.model.shapes import SET_SHAPE, Shape, copy_shape
 from pytest_nsight.model.trace import Launches
-from pytest_nsight.model.values import Shape
-from pytest_nsight.recorders.cupti.record_layouts import copy_shape
 
 KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
@@ -131,7 +130,7 @@ def _memcpy_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shap
 
 
 def _memset_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:  # noqa: ARG001 - one signature
-    return Shape(kind="memset", name="memset", full_name="memset")
+    return SET_SHAPE
 
 
 def _graph_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:  # noqa: ARG001 - one signature

@@ -28,10 +28,10 @@ from pytest_nsight.collectors.nsys.stack_tables import read_stacks
 from pytest_nsight.collectors.nsys.string_table import read_strings
 from pytest_nsight.model.api_calls import launches_kernel
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import COMPUTE_KINDS, OWN_DOMAIN, UNKNOWN_PROCESS, Calls, Launches, Ranges, Trace
 from pytest_nsight.model.units import count, name_some
-from pytest_nsight.model.values import Shape
 
 LATEST_NS = 2**62
 """146 years: what lies beyond is no time, and would overflow a difference."""

@@ -27,10 +27,10 @@ from pytest_nsight.collectors.torch.listed_boards import read_boards, read_owner
 from pytest_nsight.collectors.torch.timeline_ranges import join_halves, read_domain
 from pytest_nsight.model.api_calls import launches_kernel
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Ranges, Trace
 from pytest_nsight.model.units import count
-from pytest_nsight.model.values import Shape
 from pytest_nsight.processes.regular_files import read_bounded
 from pytest_nsight.recorders.torch.written_json import PREFIX, parse_written
 

@@ -13,19 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_nsight.model.values import Shape
 from pytest_nsight.recorders.cupti.library import Cupti, CuptiError
-
-COPY_DIRECTIONS = {
-    1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH",
-    10: "PtoP", 11: "UVM HtoD", 12: "UVM DtoH", 13: "UVM DtoD",
-}  # fmt: skip
-"""CUPTI's kinds of copies; the last three are those of an export of Nsight Systems."""
-_MIGRATIONS = (11, 12, 13)
-
-MEMORY_KINDS = {
-    1: "pageable", 2: "pinned", 3: "device", 4: "array", 5: "managed", 6: "device static",
-}  # fmt: skip
 
 COPY, SET, DRIVER, RUNTIME, CONCURRENT_KERNEL, PEER_COPY = 1, 2, 4, 5, 10, 22
 
@@ -151,19 +139,3 @@ def read_texts(addresses: npt.NDArray[Any]) -> dict[int, str]:
         address: ctypes.string_at(address).decode("utf-8", errors="replace") if address else ""
         for address in np.unique(addresses).tolist()
     }
-
-
-def copy_shape(kind: int, source: int, target: int) -> Shape:
-    """The shape of a copy.
-
-    Args:
-        kind: one of COPY_DIRECTIONS.
-        source: one of MEMORY_KINDS.
-        target: likewise.
-    """
-    name = f"memcpy {COPY_DIRECTIONS.get(kind, f'of kind {kind}')}"
-    if kind in _MIGRATIONS:
-        # Neither side has a kind: the pages have no fixed place.
-        return Shape(kind="memcpy", name=name, full_name=f"{name} (managed memory)")
-    places = " to ".join(MEMORY_KINDS.get(place, "unknown") for place in (source, target))
-    return Shape(kind="memcpy", name=name, full_name=f"{name} ({places})")

@@ -11,8 +11,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_nsight.model.kernel_names import normalise
+from pytest_nsight.model.shapes import SET_SHAPE, Shape, copy_shape
 from pytest_nsight.model.trace import Calls, Flags, Launches
-from pytest_nsight.model.values import Shape
 from pytest_nsight.recorders.cupti.library import DRIVER_DOMAIN, RUNTIME_DOMAIN, Cupti, CuptiError
 from pytest_nsight.recorders.cupti.record_layouts import (
     CONCURRENT_KERNEL,
@@ -22,14 +22,12 @@ from pytest_nsight.recorders.cupti.record_layouts import (
     RUNTIME,
     SET,
     Rows,
-    copy_shape,
     read_texts,
 )
 
 _DOMAINS = {DRIVER: DRIVER_DOMAIN, RUNTIME: RUNTIME_DOMAIN}
 _KERNEL_SHAPE = ("name", "grid", "block", "registers", "static_shared", "dynamic_shared")
 _COPY_SHAPE = ("direction", "source", "target")
-_SET_SHAPE = Shape(kind="memset", name="memset", full_name="memset")
 _LAUNCH_COLUMNS = {
     "start_ns": "start", "end_ns": "end", "device": "device", "stream": "stream", "correlation": "correlation",
     "graph_node": "graph_node",
@@ -125,7 +123,7 @@ class RecordedTables:
 
     def _number_shapes(self, kind: int, rows: Rows) -> npt.NDArray[np.int64]:
         if kind == SET:
-            return np.full(len(rows), self._shapes.setdefault(_SET_SHAPE, len(self._shapes)))
+            return np.full(len(rows), self._shapes.setdefault(SET_SHAPE, len(self._shapes)))
         fields = _KERNEL_SHAPE if kind == CONCURRENT_KERNEL else _COPY_SHAPE
         keys = np.column_stack([rows[field].astype(np.int64).reshape(len(rows), -1) for field in fields])
         distinct, place = np.unique(keys, axis=0, return_inverse=True)
