@@ -17,6 +17,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_nsight.analysis.chosen_work import ChosenWork
+from pytest_nsight.analysis.selection import find_step, flag_own_calls
 from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
@@ -50,6 +52,21 @@ class PathTime:
 
 
 @dataclass(frozen=True, slots=True)
+class StepPath:
+    """The critical path of one step.
+
+    Attributes:
+        name: of the range that is the step.
+        wall_ns: length of the step.
+        parts: by kind, the longest first; they add up to the length.
+    """
+
+    name: str
+    wall_ns: int
+    parts: tuple[PathTime, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _StepLaunches:
     """What the walk needs of a step's launches, and of all others in its streams, in order of their ends."""
 
@@ -58,6 +75,18 @@ class _StepLaunches:
     called_ns: list[int]
     name: list[str]
     is_own: list[bool]
+
+
+def find_step_path(chosen: ChosenWork) -> StepPath | None:
+    """The critical path of the median range of the label that looks like a step; None without one."""
+    trace, details = chosen.trace, chosen.details
+    step = find_step(trace, chosen.table, is_chosen=chosen.is_part)
+    if step is None:
+        return None
+    # What another process or an unconcerned thread waits for holds up nothing of the step.
+    own = chosen.waits & flag_own_calls(trace, details, step)
+    parts = find_critical_path(trace, details, own, step.launches, (step.start_ns, step.end_ns))
+    return StepPath(step.label, step.end_ns - step.start_ns, parts)
 
 
 def find_critical_path(

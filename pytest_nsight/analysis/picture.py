@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_nsight.analysis.bottleneck import Bottleneck, classify
-from pytest_nsight.analysis.categories import COMMUNICATION, CategoryRule, categorise
-from pytest_nsight.analysis.critical_path import PathTime, find_critical_path
+from pytest_nsight.analysis.categories import CategoryRule
+from pytest_nsight.analysis.chosen_work import ChosenWork
+from pytest_nsight.analysis.critical_path import StepPath, find_step_path
 from pytest_nsight.analysis.device_use import DeviceUse, measure_devices
 from pytest_nsight.analysis.host_calls import CallTime, tabulate_calls
-from pytest_nsight.analysis.host_waits import flag_waits, share_of_waits
+from pytest_nsight.analysis.host_waits import share_of_waits
 from pytest_nsight.analysis.idle_places import IdlePlace, find_idle_places, locate
-from pytest_nsight.analysis.kernel_mix import KernelTimes
 from pytest_nsight.analysis.kernel_use import (
     CategoryTime,
     CopyTime,
@@ -28,23 +28,20 @@ from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.memory_use import MemoryPicture, measure_memory
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics, note_unplaced
 from pytest_nsight.analysis.os_calls import OsCallTime, find_os_calls
-from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges, find_leading_labels, find_outermost
+from pytest_nsight.analysis.range_limits import RangeLimit, find_limits
+from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges
 from pytest_nsight.analysis.range_notes import note_helpers, note_overlaps
-from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
+from pytest_nsight.analysis.range_tree import RangeNode, build_tree
 from pytest_nsight.analysis.range_work import DeclaredRangeWork, RangeWork, measure_work
-from pytest_nsight.analysis.selection import choose_ranges, find_step, find_window, flag_own_calls, select
 from pytest_nsight.analysis.small_kernels import KernelSequence, find_sequences
-from pytest_nsight.analysis.timeline import DeviceWork, Timeline, TimeState, build_timeline
-from pytest_nsight.model.trace import Flags, Ints, Trace
+from pytest_nsight.analysis.timeline import DeviceWork, TimeState
+from pytest_nsight.model.trace import Ints, Trace
 from pytest_nsight.model.units import count
-from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.lost_kernels import note_lost_kernels
 from pytest_nsight.trace.nesting import NO_PARENT
-from pytest_nsight.trace.unattributed import UnattributedLaunches, find_unattributed, note_lost_calls
+from pytest_nsight.trace.unattributed import UnattributedLaunches, note_lost_calls
 
 _PLURAL = {"operator": "operators", "launch": "launches"}
-_MOST_LIMITED = 8
-"""Labels whose bottleneck is determined."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,34 +59,6 @@ class StateTime:
     total_ns: int
     share: float
     program: RecordedProgram
-
-
-@dataclass(frozen=True, slots=True)
-class StepPath:
-    """The critical path of one step.
-
-    Attributes:
-        name: of the range that is the step.
-        wall_ns: length of the step.
-        parts: by kind, the longest first; they add up to the length.
-    """
-
-    name: str
-    wall_ns: int
-    parts: tuple[PathTime, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class RangeLimit:
-    """What limits the ranges with one label.
-
-    Attributes:
-        label: what the ranges are called.
-        bottleneck: what limits them.
-    """
-
-    label: str
-    bottleneck: Bottleneck
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,80 +136,78 @@ def analyse(
         UsageError: no range has this name and domain, or a name of ``works``.
         TraceError: the recording's times are too far apart to be added up.
     """
-    details = LaunchDetails.of(trace)
-    categories = categorise(trace.shapes, rules)
-    waits = flag_waits(trace, details)
-    timeline = build_timeline(trace, details, waits, _flag_communication(trace, details, categories))
-    program = RecordedProgram.of(trace, details)
-    times = KernelTimes.of(trace, details, timeline, categories)
-    table = RangeTable.of(trace, details, waits, choose_ranges(trace, name, domain))
-    is_chosen = bool(name) or domain is not None
-    selection = select(trace, timeline, table, is_chosen=is_chosen)
-    kernels = tabulate_kernels(trace, selection.launches, categories)
-    unattributed = find_unattributed(trace, ~table.costs.is_inside, details.is_placed, details.duration_ns)
-    states = timeline.measure(selection.window, timeline.find_own(trace, details, selection.launches))
-    wall_ns = selection.window.total_ns
-    waiting = share_of_waits(trace, table, np.flatnonzero(table.parent == NO_PARENT)) if is_chosen else 0.0
-    idle = find_idle_places(trace, timeline, table, selection.window)
-    bottleneck = classify(states, times.mix(selection.launches), program, waiting)
+    chosen = ChosenWork.of(trace, name, domain, rules)
+    details, timeline, table = chosen.details, chosen.timeline, chosen.table
+    launches, window = chosen.selection.launches, chosen.selection.window
+    kernels = tabulate_kernels(trace, launches, chosen.categories)
+    states = chosen.measure_states(window, launches)
+    idle = find_idle_places(trace, timeline, table, window)
     ranges = build_tree(trace, details, table)
-    memory = measure_memory(trace, table, is_chosen=is_chosen)
+    memory = measure_memory(trace, table, is_chosen=chosen.is_part)
     picture = Picture(
-        devices=measure_devices(trace, waits, timeline, selection.window),
-        states=tuple(
-            StateTime(state, time_ns, time_ns / wall_ns if wall_ns else 0.0, program)
-            for state, time_ns in states.items()
-        ),
-        bottleneck=bottleneck if is_chosen else locate(bottleneck, idle, ranges),
+        devices=measure_devices(trace, chosen.waits, timeline, window),
+        states=_list_states(states, window.total_ns, chosen.program),
+        bottleneck=_find_bottleneck(chosen, states, idle, ranges),
         idle=idle,
-        os_calls=find_os_calls(trace, details, timeline, selection.window),
-        limits=_find_limits(trace, details, timeline, table, times, program),
+        os_calls=find_os_calls(trace, details, timeline, window),
+        limits=find_limits(chosen),
         ranges=ranges,
-        mixes=divide_ranges(trace, details, table, categories),
+        mixes=divide_ranges(trace, details, table, chosen.categories),
         works=measure_work(trace, table, works),
         kernels=kernels,
         categories=sum_categories(kernels),
-        codes=tabulate_code(trace, details, selection.launches, kernels),
-        copies=tabulate_copies(trace, selection.launches, timeline),
-        calls=tabulate_calls(trace, selection.calls, waits),
-        sequences=find_sequences(trace, selection.launches, timeline, categories),
-        path=_find_path(trace, details, table, waits, is_chosen=is_chosen),
-        unattributed=() if is_chosen else unattributed,
-        metrics=measure_metrics(trace, details, timeline, table, selection.window, selection.launches),
+        codes=tabulate_code(trace, details, launches, kernels),
+        copies=tabulate_copies(trace, launches, timeline),
+        calls=tabulate_calls(trace, chosen.selection.calls, chosen.waits),
+        sequences=find_sequences(trace, launches, timeline, chosen.categories),
+        path=find_step_path(chosen),
+        unattributed=() if chosen.is_part else chosen.unattributed,
+        metrics=measure_metrics(trace, details, timeline, table, window, launches),
         memory=memory,
-        is_part=is_chosen,
-        notes=(
-            *note_lost_calls(trace, unattributed, details.is_placed),
-            *note_lost_kernels(trace, details),
-            *note_overlaps(trace, table),
-            *note_helpers(trace, table),
-            *_note_left_out(trace, selection.launches),
-            *_note_foreign(states),
-            *note_unplaced(trace, timeline),
-            *memory.notes,
-            *note_stacks(trace, details, selection.launches),
-        ),
+        is_part=chosen.is_part,
+        notes=_list_notes(chosen, states, memory),
     )
-    if trace.is_of_cpu:
-        return replace(
-            picture,
-            devices=(),
-            states=(),
-            bottleneck=None,
-            idle=(),
-            os_calls=(),
-            limits=(),
-            sequences=(),
-            path=None,
-        )
-    return picture
+    return _without_devices(picture) if trace.is_of_cpu else picture
 
 
-def _flag_communication(trace: Trace, details: LaunchDetails, categories: Sequence[str]) -> Flags:
-    """Which launches are kernels that communicate, shape (launches,)."""
-    of_shape = np.array([category == COMMUNICATION for category in categories] or [False], np.bool_)
-    flags: Flags = details.is_compute & of_shape[trace.launches.shape]
-    return flags
+def _list_states(states: Mapping[TimeState, int], wall_ns: int, program: RecordedProgram) -> tuple[StateTime, ...]:
+    return tuple(
+        StateTime(state, time_ns, time_ns / wall_ns if wall_ns else 0.0, program)
+        for state, time_ns in states.items()
+    )
+
+
+def _find_bottleneck(
+    chosen: ChosenWork, states: Mapping[TimeState, int], idle: Sequence[IdlePlace], ranges: Sequence[RangeNode]
+) -> Bottleneck | None:
+    """The bottleneck of the chosen ranges, or of the whole trace, which may be idle outside of every range."""
+    mix = chosen.times.mix(chosen.selection.launches)
+    if not chosen.is_part:
+        return locate(classify(states, mix, chosen.program), idle, ranges)
+    outermost = np.flatnonzero(chosen.table.parent == NO_PARENT)
+    return classify(states, mix, chosen.program, share_of_waits(chosen.trace, chosen.table, outermost))
+
+
+def _without_devices(picture: Picture) -> Picture:
+    """The picture of a trace of a CPU: nothing is said of devices."""
+    return replace(
+        picture, devices=(), states=(), bottleneck=None, idle=(), os_calls=(), limits=(), sequences=(), path=None
+    )
+
+
+def _list_notes(chosen: ChosenWork, states: Mapping[TimeState, int], memory: MemoryPicture) -> tuple[str, ...]:
+    trace, details, table, launches = chosen.trace, chosen.details, chosen.table, chosen.selection.launches
+    return (
+        *note_lost_calls(trace, chosen.unattributed, details.is_placed),
+        *note_lost_kernels(trace, details),
+        *note_overlaps(trace, table),
+        *note_helpers(trace, table),
+        *_note_left_out(trace, launches),
+        *_note_foreign(states),
+        *note_unplaced(trace, chosen.timeline),
+        *memory.notes,
+        *note_stacks(trace, details, launches),
+    )
 
 
 def _note_left_out(trace: Trace, rows: Ints) -> tuple[str, ...]:
@@ -258,43 +225,3 @@ def _note_foreign(states: Mapping[TimeState, int]) -> tuple[str, ...]:
     if not other_ns or other_ns < sum(states.values()):
         return ()
     return ("the devices did work launched elsewhere while the chosen ranges ran: choose ranges that launch more",)
-
-
-def _find_limits(
-    trace: Trace,
-    details: LaunchDetails,
-    timeline: Timeline,
-    table: RangeTable,
-    times: KernelTimes,
-    program: RecordedProgram,
-) -> tuple[RangeLimit, ...]:
-    """The bottlenecks of the leading labels with the most device time."""
-    leads = find_leading_labels(table, np.bincount(table.label, minlength=len(table.labels)))
-    is_chosen = find_outermost(table) & leads[table.label]
-    device_ns = np.where(is_chosen, table.costs.kernel_ns + table.costs.copy_ns, 0)
-    totals = np.bincount(table.label, device_ns, len(table.labels)) if len(table.rows) else np.empty(0)
-    limits = []
-    for label in np.argsort(-totals, kind="stable")[:_MOST_LIMITED].tolist():
-        if not totals[label]:
-            break
-        positions = np.flatnonzero(is_chosen & (table.label == label))
-        window = find_window(trace, timeline, table, positions)
-        rows = table.costs.placed[table.costs.members.among(positions)]
-        states = timeline.measure(window, timeline.find_own(trace, details, rows))
-        found = classify(states, times.mix(rows), program, share_of_waits(trace, table, positions))
-        if found is not None:
-            limits.append(RangeLimit(table.labels[label], found))
-    return tuple(limits)
-
-
-def _find_path(
-    trace: Trace, details: LaunchDetails, table: RangeTable, waits: Flags, *, is_chosen: bool
-) -> StepPath | None:
-    """The critical path of the median range of the label that looks like a step."""
-    step = find_step(trace, table, is_chosen=is_chosen)
-    if step is None:
-        return None
-    # What another process or an unconcerned thread waits for holds up nothing of the step.
-    own = waits & flag_own_calls(trace, details, step)
-    parts = find_critical_path(trace, details, own, step.launches, (step.start_ns, step.end_ns))
-    return StepPath(step.label, step.end_ns - step.start_ns, parts)

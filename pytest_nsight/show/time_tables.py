@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_nsight.analysis.critical_path import StepPath
 from pytest_nsight.analysis.device_use import DeviceUse
 from pytest_nsight.analysis.host_calls import CallTime
 from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.os_calls import OsCallTime
-from pytest_nsight.analysis.picture import Picture, RangeLimit, StateTime, StepPath
+from pytest_nsight.analysis.picture import Picture, StateTime
+from pytest_nsight.analysis.range_limits import RangeLimit
 from pytest_nsight.analysis.range_tree import RangeNode
 from pytest_nsight.analysis.timeline import DeviceWork
 from pytest_nsight.model.trace import TraceDevice
