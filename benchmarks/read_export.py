@@ -30,8 +30,9 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from pytest_nsight.collectors.nsys import call_tables as read_calls
 from pytest_nsight.collectors.nsys import device_tables as read_launches
-from pytest_nsight.collectors.nsys import host_tables as read_host
+from pytest_nsight.collectors.nsys import nvtx_table as read_ranges
 from pytest_nsight.collectors.nsys.open_export import open_export
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.trace.measures import measure
@@ -136,7 +137,7 @@ def scans(path: Path) -> list[str]:
     """A statement for each table that makes SQLite look at every value that is read of it."""
     export = open_export(path)
     statements = []
-    for table, columns in {**read_host.COLUMNS, **read_launches.COLUMNS}.items():
+    for table, columns in {**read_ranges.COLUMNS, **read_calls.COLUMNS, **read_launches.COLUMNS}.items():
         values = [f"max({column.source})" for column in columns if export.has(table, column.source)]
         statements += [f"SELECT {', '.join(values)} FROM {table}"] if values else []
     return statements

@@ -8,9 +8,10 @@ import pytest
 
 from pytest_nsight.collectors.nsys.export import find_complaint
 from pytest_nsight.collectors.nsys.known_errors import KNOWN_ERRORS, quote, recognise
+from pytest_nsight.collectors.nsys.missing_records import explain_emptiness
 from pytest_nsight.collectors.nsys.nsys_collector import EXPORT_FILE, NsysCollector
 from pytest_nsight.collectors.nsys.private_folder import FOLDER_NAME
-from pytest_nsight.collectors.nsys.read import explain_emptiness, read
+from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.protocol.job import WORKER_LOG
 from tests.collectors.real import environment
 from tests.trace.trace_builder import TraceBuilder

@@ -14,10 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.collectors.nsys import columns as read_columns
-from pytest_nsight.collectors.nsys import host_tables
-from pytest_nsight.collectors.nsys.host_tables import InlineNames, StringTable
+from pytest_nsight.collectors.nsys import nvtx_table
+from pytest_nsight.collectors.nsys.missing_records import explain_emptiness
+from pytest_nsight.collectors.nsys.nvtx_table import InlineNames
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
-from pytest_nsight.collectors.nsys.read import explain_emptiness, read, read_explained
+from pytest_nsight.collectors.nsys.read import read, read_explained
+from pytest_nsight.collectors.nsys.trace_texts import TraceTexts
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import TraceDevice
 from pytest_nsight.trace.measures import measure
@@ -264,7 +266,7 @@ def test_plain_names_are_the_same_over_the_borders_of_what_is_read_at_once(at_on
         builder.range(name, 10 * at, 10 * at + 9)
     path = builder.write(tmp_path / "trace.sqlite")
     alter(path, "UPDATE NVTX_EVENTS SET rowid = 3 * rowid + 1000")
-    monkeypatch.setattr(host_tables, "_NAMES_AT_ONCE", at_once)
+    monkeypatch.setattr(nvtx_table, "_NAMES_AT_ONCE", at_once)
     assert measure(read(path)).ranges["name"].tolist() == names
 
 
@@ -544,7 +546,7 @@ def test_rows_are_grouped_exactly_when_equal_and_numbered_by_their_first(rows):
 
 
 def test_texts_are_numbered_once_in_order_of_their_first_use():
-    texts = StringTable()
+    texts = TraceTexts()
 
     assert texts.add("known") == 0
     assert texts.add_all(["a", "b"]).tolist() == [1, 2]

@@ -8,7 +8,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pytest_nsight.collectors.nsys.read import explain_emptiness, read
+from pytest_nsight.collectors.nsys.missing_records import explain_emptiness
+from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.trace.graph_captures import measure_captured
 from pytest_nsight.trace.measures import Measured, measure

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_nsight.collectors.nsys.call_tables import NO_CHAIN
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, read_columns
-from pytest_nsight.collectors.nsys.host_tables import NO_CHAIN
 from pytest_nsight.collectors.nsys.open_export import Export
 from pytest_nsight.collectors.nsys.string_table import read_texts
 from pytest_nsight.model.call_stacks import NO_STACK, UNRESOLVED, CallStacks

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_nsight.collectors.nsys import device_tables, host_tables
+from pytest_nsight.collectors.nsys import call_tables, device_tables, nvtx_table
 from pytest_nsight.collectors.nsys.columns import Arrays
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export
 from pytest_nsight.model.errors import TraceError
@@ -19,7 +19,7 @@ IDS_AT_ONCE = 500
 
 
 def read_strings(
-    export: Export, tables: Mapping[str, Arrays], inline: host_tables.InlineNames
+    export: Export, tables: Mapping[str, Arrays], inline: nvtx_table.InlineNames
 ) -> tuple[dict[int, str], tuple[str, ...]]:
     """The names of kernels, calls and ranges by their ids; other strings, such as the environment, are not read.
 
@@ -37,9 +37,9 @@ def read_strings(
     """
     named = {
         device_tables.KERNEL: tables[device_tables.KERNEL]["demangledName"],
-        host_tables.RUNTIME: tables[host_tables.RUNTIME]["nameId"],
-        host_tables.NVTX: host_tables.range_name_ids(tables[host_tables.NVTX], inline),
-        host_tables.OSRT: tables[host_tables.OSRT]["nameId"],
+        call_tables.RUNTIME: tables[call_tables.RUNTIME]["nameId"],
+        nvtx_table.NVTX: nvtx_table.range_name_ids(tables[nvtx_table.NVTX], inline),
+        call_tables.OSRT: tables[call_tables.OSRT]["nameId"],
     }
     ids = distinct(np.concatenate([distinct(own) for own in named.values()]))
     strings = read_texts(export, ids)
@@ -50,9 +50,9 @@ def read_strings(
             continue
         rows = f"{int(np.isin(own, lacking).sum()):,} of {count(len(own), 'named row')}"
         what = f"lacks {count(len(lacking), 'name')} that {rows} of {table} refer to"
-        if table == host_tables.OSRT:
+        if table == call_tables.OSRT:
             continue
-        if table != host_tables.NVTX:
+        if table != nvtx_table.NVTX:
             raise TraceError(f"table StringIds of {export.path} {what}; {AGAIN}")
         notes.append(f"table StringIds {what}, so that these ranges have no names; {AGAIN}")
     return strings, tuple(notes)

@@ -1,4 +1,4 @@
-"""The tables of what happened on the host: NVTX ranges, calls of the CUDA API and of the operating system."""
+"""The table of NVTX ranges and domains; a name stands in its own row, or is a registered string."""
 
 from __future__ import annotations
 
@@ -14,12 +14,10 @@ import numpy.typing as npt
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids, split_rows, thread_ids
 from pytest_nsight.collectors.nsys.open_export import Export, connect
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
-from pytest_nsight.model.api_calls import function_name
-from pytest_nsight.model.trace import ANY_THREAD, Calls, Ints, Ranges
+from pytest_nsight.collectors.nsys.trace_texts import TraceTexts, number_ids
+from pytest_nsight.model.trace import ANY_THREAD, Ints, Ranges
 
 NVTX = "NVTX_EVENTS"
-RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
-OSRT = "OSRT_API"
 
 PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 """Values of NVTX_EVENTS.eventType, the same from 2022.4 on."""
@@ -27,7 +25,6 @@ PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 NO_TEXT = -1
 PAYLOADS = ("int64Value", "uint64Value", "int32Value", "uint32Value")
 NO_PAYLOAD = -1
-CHAIN, NO_CHAIN = "callchainId", -1
 
 DESCRIPTIONS = {
     "text": "names that stand in the rows of ranges",
@@ -51,50 +48,7 @@ COLUMNS: Mapping[str, Sequence[ExportColumn]] = {
         ExportColumn("globalTid", 0),
         *(ExportColumn(name, default=NO_PAYLOAD) for name in PAYLOADS),
     ),
-    RUNTIME: (
-        ExportColumn("start"),
-        ExportColumn("end"),
-        ExportColumn("correlationId", 0),
-        ExportColumn("nameId"),
-        ExportColumn("globalTid", 0),
-        ExportColumn("returnValue", 0),
-        ExportColumn(CHAIN, NO_CHAIN),
-    ),
-    OSRT: (
-        ExportColumn("start"),
-        ExportColumn("end", 0),
-        ExportColumn("nameId", 0),
-        ExportColumn("globalTid", 0),
-        ExportColumn("nestingLevel", 0),
-    ),
 }
-
-
-class StringTable:
-    """Texts, each kept once, and their numbers."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[str, int] = {}
-
-    def add(self, text: str) -> int:
-        """The number of a text."""
-        return self._numbers.setdefault(text, len(self._numbers))
-
-    def add_all(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
-        """The number of each text: a traced program may name a million ranges, each in its own way."""
-        numbers = self._numbers
-        known, new = len(numbers), dict.fromkeys(texts)
-        for text in numbers.keys() & new.keys():
-            del new[text]
-        numbers.update(zip(new, range(known, known + len(new)), strict=True))
-        if len(new) == len(texts):
-            return np.arange(known, known + len(new), dtype=np.int32)
-        return np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
-
-    @property
-    def texts(self) -> tuple[str, ...]:
-        """All texts, in order of their numbers."""
-        return tuple(self._numbers)
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +118,7 @@ def range_name_ids(columns: Arrays, inline: InlineNames) -> npt.NDArray[Any]:
     return columns["textId"][rows[inline.find(columns["rowid"][rows]) < 0]]
 
 
-def build_ranges(columns: Arrays, inline: InlineNames, strings: Mapping[int, str], texts: StringTable) -> Ranges:
+def build_ranges(columns: Arrays, inline: InlineNames, strings: Mapping[int, str], texts: TraceTexts) -> Ranges:
     """NVTX ranges; those that never ended provisionally end where they start.
 
     Args:
@@ -192,95 +146,16 @@ def build_ranges(columns: Arrays, inline: InlineNames, strings: Mapping[int, str
     )
 
 
-def build_calls(columns: Arrays, strings: Mapping[int, str], texts: StringTable) -> Calls:
-    """Calls of the CUDA API.
-
-    Args:
-        columns: of the runtime table, without doubles; nsys keeps the driver's calls there as well.
-        strings: string id -> name.
-        texts: where the names go.
-    """
-    return Calls(
-        start_ns=columns["start"].astype(np.int64, copy=False),
-        end_ns=columns["end"].astype(np.int64, copy=False),
-        name=_number_ids(columns["nameId"], strings, texts),
-        process=process_ids(columns["globalTid"]),
-        thread=thread_ids(columns["globalTid"]),
-        # What failed launched nothing.
-        correlation=np.where(columns["returnValue"] == 0, columns["correlationId"], 0).astype(np.int64, copy=False),
-    )
-
-
-def build_os_calls(columns: Arrays, strings: Mapping[int, str], texts: StringTable) -> Calls:
-    """Calls of the operating system's libraries (`--trace=osrt`), without those inside another one.
-
-    Args:
-        columns: of the table, as read.
-        strings: string id -> name.
-        texts: where the names go.
-    """
-    outer = columns["nestingLevel"] == 0
-    columns = {name: column[outer] for name, column in columns.items()}
-    return Calls(
-        start_ns=columns["start"].astype(np.int64, copy=False),
-        end_ns=columns["end"].astype(np.int64, copy=False),
-        name=_number_ids(columns["nameId"], strings, texts),
-        process=process_ids(columns["globalTid"]),
-        thread=thread_ids(columns["globalTid"]),
-        correlation=np.zeros(len(columns["start"]), np.int64),
-    )
-
-
-def drop_doubles(columns: Arrays, strings: Mapping[int, str]) -> Arrays:
-    """The calls that lie inside no other record of themselves.
-
-    Args:
-        columns: of the runtime table, as read.
-        strings: string id -> name.
-    """
-    doubles = _flag_doubles(columns, strings)
-    return {name: column[~doubles] for name, column in columns.items()} if doubles.any() else columns
-
-
-def _flag_doubles(columns: Arrays, strings: Mapping[int, str]) -> npt.NDArray[np.bool_]:
-    """Calls that lie inside another record of themselves: same thread, same correlation, same function.
-
-    A call that has a backtrace is in the export twice: as `cudaMalloc`, with the backtrace, and as
-    `cudaMalloc_v3020`, some 500 ns shorter.
-    """
-    correlation, start_ns, end_ns = columns["correlationId"], columns["start"], columns["end"]
-    doubles = np.zeros(len(correlation), np.bool_)
-    if (np.diff(correlation) > 0).all():
-        return doubles
-    order = np.lexsort((-end_ns.astype(np.int64), start_ns, columns["globalTid"], correlation))
-    outer, inner = order[:-1], order[1:]
-    is_inside = (correlation[inner] > 0) & (end_ns[inner] <= end_ns[outer])
-    for one in (correlation, columns["globalTid"]):
-        is_inside &= one[outer] == one[inner]
-    codes, examples = group_rows([columns["nameId"]], len(correlation))
-    names = [function_name(strings.get(int(columns["nameId"][row]), "")) for row in examples]
-    functions = np.array([names.index(name) for name in names], np.int64)[codes]
-    doubles[inner[is_inside & (functions[outer] == functions[inner])]] = True
-    return doubles
-
-
-def _number_ids(ids: npt.NDArray[Any], strings: Mapping[int, str], texts: StringTable) -> npt.NDArray[np.int32]:
-    """Numbers of the texts with these ids; "" stands for no id."""
-    codes, examples = group_rows([ids], len(ids))
-    numbers = [texts.add(strings.get(int(ids[row]), "")) for row in examples]
-    return np.asarray(numbers, np.int32)[codes]
-
-
 def _number_names(
-    rows: Arrays, inline: InlineNames, strings: Mapping[int, str], texts: StringTable
+    rows: Arrays, inline: InlineNames, strings: Mapping[int, str], texts: TraceTexts
 ) -> npt.NDArray[np.int32]:
-    numbers = _number_ids(rows["textId"], strings, texts)
+    numbers = number_ids(rows["textId"], strings, texts)
     places = inline.find(rows["rowid"])
     return np.where(places < 0, numbers, np.append(texts.add_all(inline.names), np.int32(0))[places])
 
 
 def _number_domains(
-    events: Arrays, rows: Arrays, inline: InlineNames, strings: Mapping[int, str], texts: StringTable
+    events: Arrays, rows: Arrays, inline: InlineNames, strings: Mapping[int, str], texts: TraceTexts
 ) -> npt.NDArray[np.int32]:
     """Each process numbers its domains itself; 0 is the default one, without a name."""
     names: dict[tuple[int, int], str] = {}
