@@ -78,17 +78,8 @@ def classify(
         limit = BottleneckClass.SYNCHRONISATION
         return Bottleneck(limit, waiting, evidence, program.remedy(limit))
     of_kernels = judge_kernels(mix)
-    weight: dict[BottleneckClass, int] = {}
-    for state, time_ns in states.items():
-        limit = _BY_STATE.get(state, CLASS_OF[of_kernels])
-        weight[limit] = weight.get(limit, 0) + time_ns
-    limit = max(weight, key=lambda one: weight[one])
-    parts = {
-        state: time_ns
-        for state, time_ns in sorted(states.items(), key=lambda item: -item[1])
-        if time_ns and _BY_STATE.get(state, CLASS_OF[of_kernels]) is limit
-    }
-    share = weight[limit] / wall_ns
+    limit, parts = _find_largest(states, CLASS_OF[of_kernels])
+    share = sum(parts.values()) / wall_ns
     named = ", ".join(
         f"{_describe(state, program)} {100 * time_ns / wall_ns:.1f} %" for state, time_ns in parts.items()
     )
@@ -107,6 +98,23 @@ def classify(
         IdleCause.UNRECORDED: KernelLimit.UNRECORDED,
     }
     return Bottleneck(limit, share, evidence, program.remedy(particular.get(next(iter(parts)), limit)))
+
+
+def _find_largest(
+    states: Mapping[TimeState, int], of_kernels: BottleneckClass
+) -> tuple[BottleneckClass, Mapping[TimeState, int]]:
+    """The class with the most time, and the states in it that took some, the longest first.
+
+    Args:
+        states: how long the devices are in each state, not zero in all.
+        of_kernels: the class of the time in which kernels run.
+    """
+    parts: dict[BottleneckClass, dict[TimeState, int]] = {}
+    for state, time_ns in states.items():
+        parts.setdefault(_BY_STATE.get(state, of_kernels), {})[state] = time_ns
+    limit = max(parts, key=lambda one: sum(parts[one].values()))
+    longest_first = sorted(parts[limit].items(), key=lambda item: -item[1])
+    return limit, {state: time_ns for state, time_ns in longest_first if time_ns}
 
 
 def judge_kernels(mix: KernelMix) -> KernelLimit:

@@ -29,7 +29,13 @@ from pytest_nsight.show.kernel_tables import (
 from pytest_nsight.show.layout import NARROWEST, WIDEST, printable, wrap
 from pytest_nsight.show.memory_tables import tabulate_memory, tabulate_range_memory
 from pytest_nsight.show.metric_tables import tabulate_metrics
-from pytest_nsight.show.range_tables import tabulate_clocks, tabulate_idle, tabulate_mixes, tabulate_work
+from pytest_nsight.show.range_tables import (
+    tabulate_clocks,
+    tabulate_idle,
+    tabulate_mixes,
+    tabulate_ranges,
+    tabulate_work,
+)
 from pytest_nsight.show.time_tables import (
     state_bottleneck,
     tabulate_calls,
@@ -37,7 +43,6 @@ from pytest_nsight.show.time_tables import (
     tabulate_limits,
     tabulate_os_calls,
     tabulate_path,
-    tabulate_ranges,
     tabulate_states,
 )
 from pytest_nsight.trace.descendants import describe_board

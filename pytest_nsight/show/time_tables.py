@@ -1,4 +1,4 @@
-"""The tables of where time goes: devices, states, ranges, CUDA calls, the critical path; and the bottlenecks."""
+"""The tables of where time goes: devices, states, CUDA calls, the critical path; and the bottlenecks."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.os_calls import OsCallTime
 from pytest_nsight.analysis.picture import Picture, StateTime
 from pytest_nsight.analysis.range_limits import RangeLimit
-from pytest_nsight.analysis.range_tree import RangeNode
 from pytest_nsight.analysis.timeline import DeviceWork
 from pytest_nsight.model.trace import TraceDevice
 from pytest_nsight.model.units import count, duration
@@ -22,8 +21,6 @@ _ROUNDING_NS, _ROUNDING_SHARE = 1000, 0.0005
 """Unknown idle time below both is what rounding leaves between other states."""
 _UUID_START = 12
 """Characters of a board's uuid by which it differs from others: "GPU-" and 8 digits."""
-_LEAST_SHARE = 0.01
-"""Ranges with less of all device time, or of all wall time where nothing ran, are summed up."""
 
 
 def tabulate_devices(devices: Sequence[DeviceUse], *, is_part: bool) -> Section | None:
@@ -122,80 +119,6 @@ def tabulate_limits(limits: Sequence[RangeLimit]) -> Section | None:
             ],
         ],
     )
-
-
-def tabulate_ranges(nodes: Sequence[RangeNode], top: int, *, on_device: bool = True) -> Section | None:
-    """The tree of ranges, indented; small ones are summed up beneath their parent.
-
-    Args:
-        nodes: in preorder.
-        top: how many rows there are at most, beside those that sum up.
-        on_device: whether something ran on a device, and not operators on the CPU.
-    """
-    if not nodes:
-        return None
-    outermost = [node for node in nodes if len(node.path) == 1]
-    device_ns, wall_ns = sum(one.device_ns for one in outermost), sum(one.wall_ns for one in outermost)
-    weights = [one.device_ns if device_ns else one.wall_ns for one in nodes]
-    least = sorted(weights, reverse=True)[min(top, len(nodes)) - 1]
-    rows: list[RangeNode] = []
-    hidden: tuple[str, ...] | None = None
-    left_out = 0
-    for node, weight in zip(nodes, weights, strict=True):
-        if hidden is not None and node.path[: len(hidden)] == hidden:
-            continue
-        hidden = None
-        is_small = weight < _LEAST_SHARE * (device_ns or wall_ns) or weight < least or len(rows) >= top
-        if is_small and len(nodes) > top:
-            hidden, left_out = node.path, left_out + 1
-            continue
-        rows.append(node)
-    if not rows:
-        # Many places that are all small, or children that cross their parents.
-        rows, left_out = outermost[:top], max(0, len(outermost) - top)
-    names = ["  " * (len(one.path) - 1) + one.path[-1] for one in rows]
-    instances = sum(one.count for one in nodes)
-    note = f"; {count(left_out, 'smaller branch')} left out, which a larger --top shows" if left_out else ""
-    title = f"Ranges: {count(instances, 'instance')} in {count(len(nodes), 'place')} of the tree"
-    both = [
-        column("n", [f"{one.count:,}" for one in rows]),
-        column("share", [share(one.share) for one in rows]),
-        column("host", [time(one.wall_ns) for one in rows]),
-    ]
-    kernels = [
-        column("kernels", [time(one.kernel_ns) for one in rows]),
-        column("launches", [f"{one.launches:,}" if one.launches else "-" for one in rows]),
-    ]
-    ranges = column("range", names, is_number=False)
-    if not on_device:
-        shares = _explain_shares(nodes, rows, "kernel time")
-        return Section(title, ranges, [both, kernels], f"share: {shares}{note}")
-    copies = [
-        column("copies", [time(one.copy_ns) for one in rows]),
-        column("waits", [time(one.sync_ns) for one in rows]),
-    ]
-    return Section(
-        title,
-        ranges,
-        [[*both, column("device", [time(one.device_ns) for one in rows])], [*kernels, *copies]],
-        f"share: {_explain_shares(nodes, rows, 'device time')}; device: kernels and copies of all instances{note}",
-    )
-
-
-def _explain_shares(nodes: Sequence[RangeNode], rows: Sequence[RangeNode], own_time: str) -> str:
-    """What the shares of the rows are shares of.
-
-    Args:
-        nodes: all of the tree.
-        rows: those that are shown.
-        own_time: what the time of the launches is called.
-    """
-    device_ns = {one.path: one.device_ns for one in nodes}
-    outermost_of_host = any(one.share and not one.device_ns for one in nodes if len(one.path) == 1)
-    of_host = [not device_ns[above] if (above := one.path[:-1]) in device_ns else outermost_of_host for one in rows]
-    if all(of_host):
-        return "of the parent's host time"
-    return f"of the parent's {own_time}{', or of its host time where it has none' if any(of_host) else ''}"
 
 
 def tabulate_calls(calls: Sequence[CallTime], top: int) -> Section | None:

@@ -77,12 +77,7 @@ def measure(
     Raises:
         TraceError: the ranges nest so deep that listing their launches would take hours.
     """
-    ranges = trace.ranges
-    chosen = np.ones(len(ranges), np.bool_)
-    if domain is not None:
-        chosen = ranges.domain == (trace.strings.index(domain) if domain in trace.strings else -1)
-    rows = np.flatnonzero(chosen)
-    rows = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
+    rows = _choose_rows(trace, domain)
     details = LaunchDetails.of(trace, rounds)
     launched = np.flatnonzero(details.is_placed)
     process = find_workers_of_events(trace.launches.process[launched], parents)
@@ -114,6 +109,16 @@ def measure(
             *note_lost_calls(trace, unattributed, details.is_placed),
         ),
     )
+
+
+def _choose_rows(trace: Trace, domain: str | None) -> Ints:
+    """Rows of the ranges of a domain, in order of start, the longest of those that start together first."""
+    ranges = trace.ranges
+    chosen = np.ones(len(ranges), np.bool_)
+    if domain is not None:
+        chosen = ranges.domain == (trace.strings.index(domain) if domain in trace.strings else -1)
+    rows = np.flatnonzero(chosen)
+    return rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
 
 
 def split_pairs(counts: Ints) -> Iterator[tuple[int, int]]:

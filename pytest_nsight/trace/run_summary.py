@@ -7,7 +7,10 @@ whose graph the round replayed.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass
+
+import pandas as pd
 
 from pytest_nsight.model.identity import CHOOSERS
 from pytest_nsight.model.shapes import Shape, ShapeSpread, ShapeUse
@@ -52,38 +55,28 @@ def summarise(
     """
     own = measured.ranges[(measured.ranges["process"] == manifest.pid) & (measured.ranges["id"] >= 0)]
     seen = own.reset_index(names="row").drop_duplicates("id").set_index("id")
-    # Asked for each round of each case: a look-up in a table of pandas takes a hundred times as long.
-    row_of = dict(zip(seen.index.tolist(), seen["row"].tolist(), strict=True))
-    lost_of = dict(zip(seen.index.tolist(), seen["lost"].tolist(), strict=True))
+    recorded = _RecordedRanges.of(seen)
     table = RangeSumTable(measured.ranges, measured.kernels)
     rounds: dict[str, list[Round]] = {}
     for one in manifest.rounds:
         rounds.setdefault(one.case, []).append(one)
-    round_ids = [one.id for one in manifest.rounds if one.id in row_of]
+    round_ids = [one.id for one in manifest.rounds if one.id in recorded.row_of]
     replayed = sum_captured_parts(captured, seen.loc[round_ids]) if captured is not None else {}
     summaries: list[RunSummary] = []
     problems: dict[str, str] = {}
     for case, own_rounds in rounds.items():
-        missing = sum(one.id not in row_of for one in own_rounds)
-        if missing:
-            reason = damage or "the profiler reports no reason; measure again"
-            of_all = f"of {len(own_rounds)} rounds"
-            lost = count(missing, f"{of_all} is missing", f"{of_all} are missing")
-            problems[case] = f"{lost} from the trace: {reason}"
-            continue
-        if unrecorded := [lost_of[one.id] for one in own_rounds if lost_of[one.id]]:
-            problems[case] = _explain_lost(sum(unrecorded), len(unrecorded), len(own_rounds), damage)
+        if why := recorded.explain_missing(own_rounds, damage):
+            problems[case] = why
             continue
         sums = {
-            part: {round_id: table.add_up([row_of[id_] for id_ in ids]) for round_id, ids in groups.items()}
-            for part, groups in _subjects(own_rounds, row_of).items()
+            part: {
+                round_id: table.add_up([recorded.row_of[id_] for id_ in ids]) for round_id, ids in groups.items()
+            }
+            for part, groups in _subjects(own_rounds, recorded.row_of).items()
         }
         kinds = {measured.shapes[index].kind for one in sums[""].values() for index in one.shapes}
-        if not kinds:
-            problems[case] = _nothing_launched(manifest, case)
-            continue
-        if kinds == {"operator"} and is_gpu(manifest.board):
-            problems[case] = _ONLY_OPERATORS
+        if why := _explain_unmeasured(manifest, case, kinds):
+            problems[case] = why
             continue
         _add_replayed(sums, replayed, [one.id for one in own_rounds])
         summaries += [
@@ -91,6 +84,43 @@ def summarise(
             for part, by_round in sums.items()
         ]
     return tuple(summaries), problems
+
+
+@dataclass(frozen=True, slots=True)
+class _RecordedRanges:
+    """The ranges of a worker that are in its trace, by their payloads.
+
+    Asked for each round of each case: a look-up in a table of pandas takes a hundred times as long.
+
+    Attributes:
+        row_of: payload -> row of `Measured.ranges`.
+        lost_of: payload -> launches in it whose kernels are not in the trace.
+    """
+
+    row_of: Mapping[int, int]
+    lost_of: Mapping[int, int]
+
+    @classmethod
+    def of(cls, seen: pd.DataFrame) -> _RecordedRanges:
+        """Those of a table by payload."""
+        row_of = dict(zip(seen.index.tolist(), seen["row"].tolist(), strict=True))
+        return cls(row_of, dict(zip(seen.index.tolist(), seen["lost"].tolist(), strict=True)))
+
+    def explain_missing(self, rounds: Sequence[Round], damage: str) -> str:
+        """Why the rounds of a case cannot be judged: some, or kernels of some, are not in the trace; "" if all are.
+
+        Args:
+            rounds: of the case.
+            damage: what the profiler reports as missing, "" for nothing.
+        """
+        if missing := sum(one.id not in self.row_of for one in rounds):
+            reason = damage or "the profiler reports no reason; measure again"
+            of_all = f"of {len(rounds)} rounds"
+            lost = count(missing, f"{of_all} is missing", f"{of_all} are missing")
+            return f"{lost} from the trace: {reason}"
+        if unrecorded := [self.lost_of[one.id] for one in rounds if self.lost_of[one.id]]:
+            return _explain_lost(sum(unrecorded), len(unrecorded), len(rounds), damage)
+        return ""
 
 
 def _explain_lost(launches: int, rounds: int, of_rounds: int, damage: str) -> str:
@@ -124,6 +154,19 @@ def _subjects(rounds: Sequence[Round], seen: Container[int]) -> dict[str, dict[i
         if groups:
             subjects[name] = groups
     return subjects
+
+
+def _explain_unmeasured(manifest: Manifest, case: str, kinds: Collection[str]) -> str:
+    """Why what the rounds of a case launched is nothing to judge, "" if it is something.
+
+    Args:
+        manifest: of its process.
+        case: its id.
+        kinds: of the shapes that its rounds launched.
+    """
+    if not kinds:
+        return _nothing_launched(manifest, case)
+    return _ONLY_OPERATORS if kinds == {"operator"} and is_gpu(manifest.board) else ""
 
 
 def _nothing_launched(manifest: Manifest, case: str) -> str:

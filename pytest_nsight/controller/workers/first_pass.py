@@ -57,6 +57,26 @@ def list_calls(settings: Settings, session: Path, where: Path, variables: Mappin
     script = place_first_pass(settings.script, session)
     assert script is not None
     folder = Path(script.first_pass)
+    _write_job(script, session, folder)
+    environ = {**drop_coverage(os.environ), "PYTHONUNBUFFERED": "1", **variables}
+    log, limit_s = folder / WORKER_LOG, settings.timeout_s
+    with start(start_command("pytest_nsight.worker.script_process", folder), log, where, environ) as process:
+        code = process.wait(limit_s)
+    if code != 0:
+        raise UsageError(_describe_failure(script, code, log, limit_s))
+    if not FirstPass.is_in(folder):
+        raise UsageError(
+            f"{script.path} left its process with exit code 0 before Python could end it, so nothing noted its "
+            "calls; end it with sys.exit, or by its last line, instead of os._exit or os.exec"
+        )
+    found = FirstPass.read(folder)
+    if not found.calls:
+        raise UsageError(_describe_nothing(script, found, log))
+    return found
+
+
+def _write_job(script: Script, session: Path, folder: Path) -> None:
+    """Makes the folder of the pass with the job in it."""
     make_run_folder(folder)
     job = Job(
         run=FIRST_PASS,
@@ -74,27 +94,17 @@ def list_calls(settings: Settings, session: Path, where: Path, variables: Mappin
         job.write(folder)
     except OSError as error:
         raise unwritable(folder, error) from None
-    environ = {**drop_coverage(os.environ), "PYTHONUNBUFFERED": "1", **variables}
-    log, limit_s = folder / WORKER_LOG, settings.timeout_s
-    with start(start_command("pytest_nsight.worker.script_process", folder), log, where, environ) as process:
-        code = process.wait(limit_s)
-    if code != 0:
-        raise UsageError(_describe_failure(script, code, log, limit_s))
-    if not FirstPass.is_in(folder):
-        raise UsageError(
-            f"{script.path} left its process with exit code 0 before Python could end it, so nothing noted its "
-            "calls; end it with sys.exit, or by its last line, instead of os._exit or os.exec"
-        )
-    found = FirstPass.read(folder)
-    if not found.calls:
-        raised = RaisedCalls(script.scope, found.raised).describe()
-        sentences = (*found.unmeasured, *raised, _explain_input(script))
-        others = "".join(f"; {sentence}" for sentence in sentences if sentence)
-        raise UsageError(
-            f"{script.file} called nothing that can be measured{others}: it has to call {MEASURED}, in its own "
-            f"process; its output is in {log}"
-        )
-    return found
+
+
+def _describe_nothing(script: Script, found: FirstPass, log: Path) -> str:
+    """Why a script that ended well has nothing to measure."""
+    raised = RaisedCalls(script.scope, found.raised).describe()
+    sentences = (*found.unmeasured, *raised, _explain_input(script))
+    others = "".join(f"; {sentence}" for sentence in sentences if sentence)
+    return (
+        f"{script.file} called nothing that can be measured{others}: it has to call {MEASURED}, in its own "
+        f"process; its output is in {log}"
+    )
 
 
 def _describe_failure(script: Script, code: int | None, log: Path, limit_s: float) -> str:
