@@ -94,7 +94,7 @@ def conclude(
         gaps = ()
     if session.collector or session.is_shard:
         settings = session.settings
-        if settings.keep or settings.keep_report or judged.saved.error or session.is_shard:
+        if settings.keep or settings.recording.keep_report or judged.saved.error or session.is_shard:
             keep_session(session.folder)
         prune_sessions(session.folder.parent)
     written = _describe_files(session, unwritten)
@@ -138,7 +138,7 @@ def _judge(
     else:
         judged = _check(session, state, stored, drill)
     judged = replace(judged, gaps=(*collected.raised.describe(), *collected.unmeasured, *judged.gaps))
-    if settings.keep_report and session.collector:
+    if settings.recording.keep_report and session.collector:
         note = _describe_kept_reports(session.folder, session.collector)
         judged = replace(judged, state=judged.state.with_notes(note))
     return judged

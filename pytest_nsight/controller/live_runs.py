@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
-from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER
 from pytest_nsight.controller.session_plan import expects_identity_pass
@@ -56,10 +55,7 @@ class LiveRuns:
         """
         self._settings = settings
         self._id, self._recorded = name
-        options = RecordingOptions(
-            settings.user_ranges, settings.visible_variables, settings.keep_report, settings.gpu_metrics
-        )
-        self.collector, self.notes = choose(settings.collector, options, strict=settings.strict)
+        self.collector, self.notes = choose(settings.collector, settings.recording, strict=settings.strict)
         self.gpus = gpus()
         self.worker_gpus = choose_gpus(settings.workers, self.gpus, settings.most_workers)
         self.trees = SessionTrees(settings, settings.root / SESSIONS_FOLDER / self._id, arguments, where)

@@ -188,7 +188,7 @@ class NsightSession:
                 self._state = run_loop(state, source, self._load, self._keep_state)
                 return
             policies = {case.id: case.policy for case in state.plan.cases}
-            with PoolWriter(pool, policies, self._settings.pool_minutes) as writer:
+            with PoolWriter(pool.path, policies, pool.minutes) as writer:
 
                 def has_time(latest: GateState) -> bool:
                     self._keep_state(latest)

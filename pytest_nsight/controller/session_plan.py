@@ -36,7 +36,7 @@ def plan_session(
         has_identity_pass=identifies_launches(settings, collector),
         skips_identical=not settings.save and settings.identity,
         audit_seed=session,
-        confirming=settings.confirming,
+        confirming=settings.pool.confirming if settings.pool is not None else 0,
     )
 
 

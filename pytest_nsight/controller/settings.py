@@ -8,11 +8,12 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.lookup import AUTO, collector_names
 from pytest_nsight.controller.collection.shards import parse_shard, refuse_other_divider
 from pytest_nsight.controller.option_values import (
@@ -46,6 +47,21 @@ SCRIPT = pytest.StashKey[Script]()
 
 
 @dataclass(frozen=True, slots=True)
+class PoolToFill:
+    """A file in which all runs are stored instead of being judged.
+
+    Attributes:
+        path: the file.
+        minutes: filling it stops before these are over, None for no limit.
+        confirming: processes that measure few cases each, after the runs of all.
+    """
+
+    path: Path
+    minutes: float | None = None
+    confirming: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Settings:
     """What the user asked for, resolved.
 
@@ -59,19 +75,14 @@ class Settings:
         rounds: rounds of a case in a run; None lets the measurement choose.
         band: relative change that counts as material (0.02 is 2 %).
         strict: whether verdicts that settle nothing fail, and fallbacks are refused.
-        user_ranges: whether the tests' own NVTX ranges are recorded, too.
-        visible_variables: names, with *, of environment variables that the profiler may see and record.
+        recording: what is recorded beside the rounds.
         cpu_threads: threads of an operator where the CPU is measured; None for $OMP_NUM_THREADS, else 1.
         drill: whether Nsight Compute reads counters of slower kernels, or, with a save, of all saved cases.
-        gpu_metrics: whether counters of the GPU are sampled.
-        keep_report: whether the profiler's own reports stay there, which may hold secrets.
         keep: whether the scrubbed traces stay in the session's folder.
         save: whether the runs become baselines instead of being judged.
         reason: why they do, in one line; "" for no reason.
         replay: folder of a recorded session to judge again, None for a live one.
-        pool: file in which all runs are stored instead of being judged, None to judge them.
-        pool_minutes: stop filling the pool before this many minutes are over, None for no limit.
-        confirming: processes that measure few cases each, after the runs of the pool.
+        pool: where all runs are stored instead of being judged, None to judge them.
         against: git revision to measure beside this tree, "" for none.
         against_build: shell command that builds its worktree, "" for none.
         ini: file that pytest took its settings from, None for none.
@@ -97,19 +108,14 @@ class Settings:
     rounds: int | None = None
     band: float = DEFAULT_BAND
     strict: bool = False
-    user_ranges: bool = False
-    visible_variables: tuple[str, ...] = ()
+    recording: RecordingOptions = field(default_factory=RecordingOptions)
     cpu_threads: int | None = None
     drill: bool = False
-    gpu_metrics: bool = False
-    keep_report: bool = False
     keep: bool = False
     save: bool = False
     reason: str = ""
     replay: Path | None = None
-    pool: Path | None = None
-    pool_minutes: float | None = None
-    confirming: int = 0
+    pool: PoolToFill | None = None
     against: str = ""
     against_build: str = ""
     ini: Path | None = None
@@ -138,9 +144,7 @@ def read_settings(config: pytest.Config) -> Settings:
     _refuse_combinations(config)
     save = bool(config.getoption("nsight_save"))
     against = config.getoption("nsight_against") or ""
-    default_runs = RUNS_OF_EACH_TREE if against else SAVED_AT_ONCE if save else RUNS_TO_CHECK
-    timeout, durations = given("timeout"), given("durations")
-    here, pool = config.invocation_params.dir, config.getoption("nsight_pool")
+    timeout, durations, here = given("timeout"), given("durations"), config.invocation_params.dir
     collector, replay, shard = _choose_collector(given), _find_recording(config), _read_shard(config, given)
     workers, most_workers = taken_workers(config)
     return Settings(
@@ -149,24 +153,19 @@ def read_settings(config: pytest.Config) -> Settings:
         collector=collector,
         baselines=given.baselines(),
         baselines_option=_name_baselines(config, given),
-        runs=_enough(positive(given.source("runs"), given("runs") or default_runs), against),
+        runs=_count_runs(given, against, save=save),
         rounds=given.number("rounds"),
         band=parse_band(given.source("band"), given("band") or DEFAULT_BAND),
         strict=given.flag("strict"),
-        user_ranges=given.flag("user_ranges"),
-        visible_variables=tuple(given.text("visible_variables").replace(",", " ").split()),
+        recording=_read_recording(given),
         cpu_threads=given.number("cpu_threads"),
         # Counters are read of what runs now; a setting of the ini file is for the sessions that measure.
-        drill=given.flag("drill") and not replay and not pool,
-        gpu_metrics=given.flag("gpu_metrics"),
-        keep_report=given.flag("keep_report"),
+        drill=given.flag("drill") and not replay and not config.getoption("nsight_pool"),
         keep=given.flag("keep"),
         save=save,
         reason=parse_reason(config.getoption("nsight_reason"), save=save),
         replay=replay,
-        pool=here / pool if pool else None,
-        pool_minutes=parse_minutes(config.getoption("nsight_pool_minutes"), pool),
-        confirming=parse_confirming(config.getoption("nsight_pool_confirming"), pool),
+        pool=_read_pool(config),
         against=against,
         against_build=given.text("against_build"),
         ini=config.inipath,
@@ -193,6 +192,22 @@ def _choose_collector(given: GivenValues) -> str:
     if name not in collector_names():
         raise UsageError(f"{given.source('collector')} is {name!r}; choose one of {', '.join(collector_names())}")
     return name
+
+
+def _read_recording(given: GivenValues) -> RecordingOptions:
+    return RecordingOptions(
+        user_ranges=given.flag("user_ranges"),
+        visible_variables=tuple(given.text("visible_variables").replace(",", " ").split()),
+        keep_report=given.flag("keep_report"),
+        gpu_metrics=given.flag("gpu_metrics"),
+    )
+
+
+def _read_pool(config: pytest.Config) -> PoolToFill | None:
+    path = config.getoption("nsight_pool")
+    minutes = parse_minutes(config.getoption("nsight_pool_minutes"), path)
+    confirming = parse_confirming(config.getoption("nsight_pool_confirming"), path)
+    return PoolToFill(config.invocation_params.dir / path, minutes, confirming) if path else None
 
 
 def _find_recording(config: pytest.Config) -> Path | None:
@@ -272,8 +287,10 @@ def _name_baselines(config: pytest.Config, given: GivenValues) -> str:
     return os.path.relpath(folder, config.rootpath) if is_near else str(folder)
 
 
-def _enough(runs: int, against: str) -> int:
-    """Refuses fewer runs of each tree than a verdict needs."""
+def _count_runs(given: GivenValues, against: str, *, save: bool) -> int:
+    """Runs before the first look; fewer runs of each tree than a verdict needs are refused."""
+    default = RUNS_OF_EACH_TREE if against else SAVED_AT_ONCE if save else RUNS_TO_CHECK
+    runs = positive(given.source("runs"), given("runs") or default)
     if against and runs < RUNS_OF_EACH_TREE:
         raise UsageError(
             f"--nsight-runs is {runs}; --nsight-against needs at least {RUNS_OF_EACH_TREE} of each tree, "

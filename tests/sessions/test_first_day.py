@@ -63,14 +63,14 @@ def test_nsys_without_a_gpu_is_announced_before_anything_is_measured(monkeypatch
     ("asked", "refusal"),
     [
         (
-            {"gpu_metrics": True},
+            {"recording": RecordingOptions(gpu_metrics=True)},
             "--nsight-gpu-metrics needs Nsight Systems, which the collector torch does without; ",
         ),
         ({"drill": True}, "--nsight-drill reads counters of GPU kernels, and there is no CUDA device here; leave "),
     ],
 )
 def test_counters_without_a_gpu_are_refused_or_announced(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, bool], refusal: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, Any], refusal: str
 ) -> None:
     monkeypatch.setattr("pytest_nsight.collectors.lookup.gpu_names", lambda: ())
     monkeypatch.setattr("pytest_nsight.controller.live_runs.gpus", lambda: ())

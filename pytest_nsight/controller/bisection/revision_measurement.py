@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_nsight.collectors.base import Collector, RecordingOptions
+from pytest_nsight.collectors.base import Collector
 from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, name_session, prune_sessions
@@ -90,7 +90,7 @@ class RevisionMeasurement:
         """
         self._settings, self._case, self._invocation, self._watch = settings, case, invocation, watch
         self._id, self._recorded = name_session()
-        recorded = RecordingOptions(settings.user_ranges, settings.visible_variables)
+        recorded = replace(settings.recording, keep_report=False, gpu_metrics=False)
         self._collector: Collector
         self._collector, self.notes = choose(settings.collector, recorded, strict=settings.strict)
         self._folder = settings.root / SESSIONS_FOLDER / self._id
