@@ -12,7 +12,8 @@ from pytest_nsight.controller.collection.collection_record import NOTHING_COLLEC
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate import shard_file
 from pytest_nsight.gate.judging import list_subjects
-from pytest_nsight.gate.shard_file import ShardIdentity, render_shard
+from pytest_nsight.gate.measured_shard import MeasuredShard, ShardIdentity
+from pytest_nsight.gate.shard_file import render_shard
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.roofline import find_datasheet
@@ -139,10 +140,11 @@ def write_shard(
         baselines="" if settings.against else store.fingerprint(settings.baselines),
         baselines_option=settings.baselines_option,
     )
+    noted = state.with_notes(*session.notes)
+    shard = MeasuredShard(identity, noted, stored, tuple(gaps), collected.affected)
     path = session.folder / shard_file.FILE_NAME
     try:
-        text = render_shard(identity, state.with_notes(*session.notes), stored, gaps, collected.affected)
-        path.write_text(text, encoding="utf-8")
+        path.write_text(render_shard(shard), encoding="utf-8")
     except OSError as error:
         return (f"{path} was not written ({error.strerror}); free the disk and measure this shard again",)
     return ()

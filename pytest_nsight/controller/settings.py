@@ -27,7 +27,7 @@ from pytest_nsight.controller.option_values import (
 )
 from pytest_nsight.controller.options import DEFAULT_BASELINES
 from pytest_nsight.controller.pytest_input import taken_workers
-from pytest_nsight.gate.shard_file import Shard, ShardBy
+from pytest_nsight.gate.measured_shard import Shard, ShardBy
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, SAVED_AT_ONCE
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import DEFAULT_BAND

@@ -5,12 +5,13 @@ The shard itself judges nothing. `pytest-nsight report` reads the files of all s
 
 from __future__ import annotations
 
-import enum
-from collections.abc import Mapping, Sequence
+import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_nsight.baselines.failed_saves import FailedSave
+from pytest_nsight.gate.measured_shard import MeasuredShard, Shard, ShardIdentity
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState, SerialisedReport, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject
@@ -29,38 +30,16 @@ FILE_NAME = "shard.json"
 _FORMAT = 1
 _MOST_CHARACTERS = 300
 
-
-class ShardBy(enum.Enum):
-    """Who divides the tests."""
-
-    DURATION = "duration"
-    """This plugin, so that every shard takes about as long."""
-    SELECTION = "selection"
-    """The command line has divided them already: pytest-split, -k, paths."""
+_OF_IDENTITY = tuple(one.name for one in dataclasses.fields(ShardIdentity))
+_OF_STATE = (
+    "summaries", "canaries", "pairs", "problems", "notes", "device", "environment", "bytes_per_s", "seeds",
+    "timelines", "metrics",
+)  # fmt: skip
+"""What the file and the state of a loop have alike."""
 
 
 @dataclass(frozen=True, slots=True)
-class Shard:
-    """One of several parts of a suite.
-
-    Attributes:
-        number: which one, from 1.
-        count: how many there are.
-        by: who divides.
-    """
-
-    number: int
-    count: int
-    by: ShardBy = ShardBy.DURATION
-
-    @property
-    def name(self) -> str:
-        """As the user types it: "2/4"."""
-        return f"{self.number}/{self.count}"
-
-
-@dataclass(frozen=True, slots=True)
-class ShardFile:
+class _ShardFile:
     """The content of the file.
 
     Attributes:
@@ -127,110 +106,55 @@ class ShardFile:
     baselines_option: str = ""
     failed_saves: tuple[FailedSave, ...] = ()
 
-    @property
-    def stored_runs(self) -> StoredRuns:
-        """What the baselines hold for this shard."""
-        return StoredRuns(group_by_subject(self.stored), {one.case: one for one in self.failed_saves})
-
-    @property
-    def state(self) -> GateState:
-        """The state at the end of the shard's loop."""
-        return GateState(
-            plan=SessionPlan(self.cases, runs=1, is_paired=bool(self.other_commit)),
-            summaries=self.summaries,
-            reports=self.reports,
-            problems=self.problems,
-            canaries=self.canaries,
-            pairs=self.pairs,
-            other=OtherTree(self.other_commit, self.absent, group_by_subject(self.other_runs)),
-            notes=self.notes,
-            device=self.device,
-            environment=self.environment,
-            bytes_per_s=self.bytes_per_s,
-            seeds=self.seeds,
-            timelines=self.timelines,
-            metrics=self.metrics,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class ShardIdentity:
-    """What must fit among the shards of one session, and names this one.
-
-    Attributes:
-        shard: which one it is.
-        fingerprint: of the whole division.
-        session: id of the shard's session.
-        recorded: UTC time of its start.
-        collector: what recorded it.
-        options: what decides how is measured and judged.
-        baselines: fingerprint of the folder of baselines.
-        baselines_option: that folder where the command line gives it, "" elsewhere.
-    """
-
-    shard: Shard
-    fingerprint: str
-    session: str
-    recorded: str
-    collector: str
-    options: Mapping[str, str]
-    baselines: str
-    baselines_option: str = ""
-
-
-def render_shard(
-    identity: ShardIdentity,
-    state: GateState,
-    stored: StoredRuns,
-    gaps: Sequence[str],
-    affected: AffectedCases | None,
-) -> str:
-    """The file's text."""
-    commits = sorted({run.commit for run in state.summaries})
-    return write_json(
-        ShardFile(
+    @classmethod
+    def of(cls, shard: MeasuredShard) -> _ShardFile:
+        """The content for a shard."""
+        state = shard.state
+        return cls(
             format=_FORMAT,
-            shard=identity.shard,
-            fingerprint=identity.fingerprint,
-            session=identity.session,
-            recorded=identity.recorded,
-            collector=identity.collector,
-            commit=" and ".join(commits),
-            options=identity.options,
-            baselines=identity.baselines,
+            commit=shard.commit,
             cases=state.plan.cases,
-            summaries=state.summaries,
-            canaries=state.canaries,
-            stored=stored.all,
+            stored=shard.stored.all,
             reports={case: tuple(map(_shorten, reports)) for case, reports in state.reports.items()},
-            pairs=state.pairs,
-            problems=state.problems,
-            notes=state.notes,
-            gaps=tuple(gaps),
-            device=state.device,
-            environment=state.environment,
-            bytes_per_s=state.bytes_per_s,
-            seeds=state.seeds,
+            gaps=shard.gaps,
             other_commit=state.other.commit,
             other_runs=tuple(run for runs in state.other.runs.values() for run in runs),
             absent=state.other.absent,
-            affected=affected,
-            timelines=state.timelines,
-            metrics=state.metrics,
-            baselines_option=identity.baselines_option,
-            failed_saves=tuple(stored.failed_saves.values()),
+            affected=shard.affected,
+            failed_saves=tuple(shard.stored.failed_saves.values()),
+            **{name: getattr(shard.identity, name) for name in _OF_IDENTITY},
+            **{name: getattr(state, name) for name in _OF_STATE},
         )
-    )
+
+    def to_shard(self) -> MeasuredShard:
+        """The shard that it describes."""
+        return MeasuredShard(
+            identity=ShardIdentity(**{name: getattr(self, name) for name in _OF_IDENTITY}),
+            state=GateState(
+                plan=SessionPlan(self.cases, runs=1, is_paired=bool(self.other_commit)),
+                reports=self.reports,
+                other=OtherTree(self.other_commit, self.absent, group_by_subject(self.other_runs)),
+                **{name: getattr(self, name) for name in _OF_STATE},
+            ),
+            stored=StoredRuns(group_by_subject(self.stored), {one.case: one for one in self.failed_saves}),
+            gaps=self.gaps,
+            affected=self.affected,
+        )
 
 
-def read_shard(path: Path) -> ShardFile:
+def render_shard(shard: MeasuredShard) -> str:
+    """The file's text."""
+    return write_json(_ShardFile.of(shard))
+
+
+def read_shard(path: Path) -> MeasuredShard:
     """The shard that a session's folder, or its file, holds.
 
     Raises:
         RecordingError: it cannot be read, or a newer version has written it.
     """
     file = path / FILE_NAME if path.is_dir() else path
-    found = read_json_file(ShardFile, file)
+    found = read_json_file(_ShardFile, file)
     if found.format != _FORMAT:
         raise RecordingError(
             f"{file} has format {found.format}, {_FORMAT} is known; use the pytest-nsight that wrote it"
@@ -239,7 +163,7 @@ def read_shard(path: Path) -> ShardFile:
         raise damaged(file, 0, DecodingError(".environment", "has no board"))
     if not all("outcome" in one for own in found.reports.values() for one in own):
         raise damaged(file, 0, DecodingError(".reports", "have one without an outcome"))
-    return restored(found)
+    return restored(found).to_shard()
 
 
 def _shorten(report: SerialisedReport) -> dict[str, object]:

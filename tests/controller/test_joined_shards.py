@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.cli import main
-from pytest_nsight.gate.shard_file import FILE_NAME, Shard, ShardBy, ShardIdentity, render_shard
+from pytest_nsight.gate.measured_shard import MeasuredShard, Shard, ShardBy, ShardIdentity
+from pytest_nsight.gate.shard_file import FILE_NAME, render_shard
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject
 from pytest_nsight.model.values import Subject
@@ -52,7 +53,7 @@ def write(folder: Path, number: int, made: Made = Made(), *, slower: bool = Fals
         known = StoredRuns(
             group_by_subject([*known.all, *(replace(run, subject=part) for run in runs(part.case, "old", 5))])
         )
-    (path / FILE_NAME).write_text(render_shard(identity, own, known, made.gaps, made.affected))
+    (path / FILE_NAME).write_text(render_shard(MeasuredShard(identity, own, known, made.gaps, made.affected)))
     return str(path)
 
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_nsight.baselines import store
 from pytest_nsight.controller.collection.shards import divide, parse_shard, read_durations
-from pytest_nsight.gate.shard_file import Shard, ShardBy
+from pytest_nsight.gate.measured_shard import Shard, ShardBy
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import RunSummary, Subject
 

@@ -13,8 +13,9 @@ import pytest
 
 from pytest_nsight.gate.joining import join_states, join_stored
 from pytest_nsight.gate.judging import judge_state
+from pytest_nsight.gate.measured_shard import MeasuredShard, Shard, ShardIdentity
 from pytest_nsight.gate.own_failures import expects_failure, find_own_failures
-from pytest_nsight.gate.shard_file import FILE_NAME, Shard, ShardIdentity, read_shard, render_shard
+from pytest_nsight.gate.shard_file import FILE_NAME, read_shard, render_shard
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.errors import RecordingError
@@ -58,7 +59,7 @@ def state(chosen: Sequence[Case], *, canaries: bool = True) -> GateState:
 def through_file(folder: Path, number: int, of: int, shard: GateState) -> GateState:
     identity = ShardIdentity(Shard(number, of), "f", f"s{number}", "2026-01-01", "nsys", {}, "b")
     (folder / f"{number}").mkdir()
-    (folder / f"{number}" / FILE_NAME).write_text(render_shard(identity, shard, stored(), (), None))
+    (folder / f"{number}" / FILE_NAME).write_text(render_shard(MeasuredShard(identity, shard, stored())))
     return read_shard(folder / f"{number}").state
 
 

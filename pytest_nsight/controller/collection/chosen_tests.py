@@ -16,7 +16,7 @@ from pytest_nsight.controller.collection.changed_files import list_changes
 from pytest_nsight.controller.collection.shards import describe_division, divide_items, read_durations
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.trees.git_revision import refuse_nested
-from pytest_nsight.gate.shard_file import ShardBy
+from pytest_nsight.gate.measured_shard import ShardBy
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import AffectedCases

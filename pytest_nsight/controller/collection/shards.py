@@ -17,7 +17,7 @@ import pytest
 
 from pytest_nsight.baselines import store
 from pytest_nsight.controller.workers.gpu_assignment import group_by_claims
-from pytest_nsight.gate.shard_file import Shard, ShardBy
+from pytest_nsight.gate.measured_shard import Shard, ShardBy
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.model.values import RunSummary

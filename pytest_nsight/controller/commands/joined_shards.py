@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -11,8 +11,9 @@ from pytest_nsight.controller.collection.completeness import describe_expected, 
 from pytest_nsight.controller.session_result import add_measured, list_compared, name_environment
 from pytest_nsight.gate.joining import join_states, join_stored
 from pytest_nsight.gate.judging import judge_state, list_notes
+from pytest_nsight.gate.measured_shard import MeasuredShard, ShardBy, ShardIdentity
 from pytest_nsight.gate.own_failures import expects_failure, find_own_failures
-from pytest_nsight.gate.shard_file import FILE_NAME, ShardBy, ShardFile, read_shard
+from pytest_nsight.gate.shard_file import FILE_NAME, read_shard
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, name_some
@@ -62,14 +63,15 @@ def join_shards(paths: Sequence[Path]) -> JoinedSession:
             f"{others[0]} holds no {FILE_NAME}, and stands beside shards; a shard that was interrupted has none: "
             "measure it again, or give shards alone"
         )
-    shards = sorted((read_shard(path) for path in paths), key=lambda file: file.shard.number)
-    _check_numbers(shards)
+    shards = sorted((read_shard(path) for path in paths), key=lambda one: one.identity.shard.number)
+    identities = [shard.identity for shard in shards]
+    _check_numbers(identities)
     _check_agreement(shards)
     _check_cases(shards)
-    state = join_states([file.state for file in shards])
-    stored = join_stored(file.stored_runs for file in shards)
+    state = join_states([shard.state for shard in shards])
+    stored = join_stored(shard.stored for shard in shards)
     own_failures = find_own_failures(state)
-    gaps = tuple(dict.fromkeys(gap for file in shards for gap in file.gaps))
+    gaps = tuple(dict.fromkeys(gap for shard in shards for gap in shard.gaps))
     state = state.with_notes(
         f"joined from {count(len(shards), 'shard')} and judged together", _describe_failures(own_failures)
     )
@@ -77,13 +79,14 @@ def join_shards(paths: Sequence[Path]) -> JoinedSession:
     verdicts = judge_state(state, stored)
     gaps += find_unchecked(state, stored)
     affected = _join_affected(shards)
-    strict = shards[0].options.get("--nsight-strict") == "on"
+    strict = identities[0].options.get("--nsight-strict") == "on"
     failing, expected = _find_failing(state, verdicts, strict=strict)
     state = state.with_notes(describe_expected(expected))
+    folders = {one.baselines_option for one in identities}
     result = SessionResult(
-        session=" + ".join(file.session for file in shards),
-        recorded=min(file.recorded for file in shards),
-        collector="; ".join(dict.fromkeys(file.collector for file in shards)),
+        session=" + ".join(one.session for one in identities),
+        recorded=min(one.recorded for one in identities),
+        collector="; ".join(dict.fromkeys(one.collector for one in identities)),
         environment=name_environment(state),
         verdicts=verdicts,
         runs=state.summaries,
@@ -91,22 +94,22 @@ def join_shards(paths: Sequence[Path]) -> JoinedSession:
         strict=strict,
         notes=(*describe_affected(affected), *state.notes, *gaps),
         affected=affected,
-        baselines_option=shards[0].baselines_option if len({f.baselines_option for f in shards}) == 1 else "",
+        baselines_option=folders.pop() if len(folders) == 1 else "",
     )
     return JoinedSession(add_measured(result, state), failing | own_failures, gaps)
 
 
-def _check_numbers(shards: Sequence[ShardFile]) -> None:
+def _check_numbers(shards: Sequence[ShardIdentity]) -> None:
     """Every shard once."""
-    counts = sorted({file.shard.count for file in shards})
+    counts = sorted({one.shard.count for one in shards})
     if len(counts) > 1:
         raise UsageError(
             f"these are shards of different divisions, into {' and '.join(map(str, counts))}; give all of one"
         )
-    numbers = [file.shard.number for file in shards]
+    numbers = [one.shard.number for one in shards]
     twice = next((number for number in numbers if numbers.count(number) > 1), None)
     if twice is not None:
-        sessions = " and ".join(file.session for file in shards if file.shard.number == twice)
+        sessions = " and ".join(one.session for one in shards if one.shard.number == twice)
         raise UsageError(f"shard {twice}/{counts[0]} is there twice, in {sessions}; give each shard once")
     missing = [f"{number}/{counts[0]}" for number in range(1, counts[0] + 1) if number not in numbers]
     if missing:
@@ -122,46 +125,50 @@ def _check_numbers(shards: Sequence[ShardFile]) -> None:
         )
 
 
-def _check_agreement(shards: Sequence[ShardFile]) -> None:
+def _check_agreement(shards: Sequence[MeasuredShard]) -> None:
     """Refuses shards that differ in what one session has only once."""
-    measured = [file for file in shards if file.summaries]
-    for what, remedy, files, values in (
-        ("commits", "check out one commit on all machines", measured, [file.commit for file in measured]),
-        ("GPU models", "shards need machines of one model", measured, [file.device for file in measured]),
-        ("baselines", "check out one commit on all machines", shards, [file.baselines for file in shards]),
+    measured = [one for one in shards if one.state.summaries]
+    identities = [one.identity for one in shards]
+    for what, remedy, values in (
+        ("commits", "check out one commit on all machines", {one.name: one.commit for one in measured}),
+        ("GPU models", "shards need machines of one model", {one.name: one.state.device for one in measured}),
+        ("baselines", "check out one commit on all machines", {one.name: one.baselines for one in identities}),
         (
             "divisions of the tests",
             "all need the same tests, selection and durations (--nsight-shard-by selection where you divide)",
-            shards,
-            [f"{file.shard.by.value} {file.fingerprint}" for file in shards],
+            {one.name: f"{one.shard.by.value} {one.fingerprint}" for one in identities},
         ),
     ):
-        if len(set(values)) > 1:
-            named = ", ".join(f"{f.shard.name}: {v or 'none'}" for f, v in zip(files, values, strict=True))
+        if named := _name_different(values):
             raise UsageError(f"the shards have different {what} ({named}); {remedy}, and measure again")
-    for option in sorted({name for file in shards for name in file.options}):
-        values = [file.options.get(option, "") for file in shards]
-        if len(set(values)) > 1:
-            named = ", ".join(f"{f.shard.name}: {v or 'none'}" for f, v in zip(shards, values, strict=True))
+    for option in sorted({name for one in identities for name in one.options}):
+        if named := _name_different({one.name: one.options.get(option, "") for one in identities}):
             raise UsageError(f"the shards have different values of {option} ({named}); give all of them the same")
 
 
-def _check_cases(shards: Sequence[ShardFile]) -> None:
+def _name_different(values: Mapping[str, str]) -> str:
+    """The values by the names of shards, as text, where they differ; "" where all are the same."""
+    if len(set(values.values())) <= 1:
+        return ""
+    return ", ".join(f"{name}: {value or 'none'}" for name, value in values.items())
+
+
+def _check_cases(shards: Sequence[MeasuredShard]) -> None:
     """Refuses a case in two shards: it would be judged with more runs than the others, or twice."""
-    first: dict[str, ShardFile] = {}
-    for file in shards:
-        for case in file.cases:
-            other = first.setdefault(case.id, file)
-            if other is not file:
+    first: dict[str, MeasuredShard] = {}
+    for shard in shards:
+        for case in shard.state.plan.cases:
+            other = first.setdefault(case.id, shard)
+            if other is not shard:
                 remedy = "let the selections of the shards not overlap"
-                if file.shard.by is ShardBy.DURATION:
+                if shard.identity.shard.by is ShardBy.DURATION:
                     remedy = "measure all shards again"
-                raise UsageError(f"shards {other.shard.name} and {file.shard.name} both hold {case.id}; {remedy}")
+                raise UsageError(f"shards {other.name} and {shard.name} both hold {case.id}; {remedy}")
 
 
-def _join_affected(shards: Sequence[ShardFile]) -> AffectedCases | None:
+def _join_affected(shards: Sequence[MeasuredShard]) -> AffectedCases | None:
     """Every shard of one division has found the same; of a selection each has found its own."""
-    found = [file.affected for file in shards if file.affected is not None]
+    found = [shard.affected for shard in shards if shard.affected is not None]
     if not found:
         return None
     causes = {case: cause for one in found for case, cause in one.causes.items()}
