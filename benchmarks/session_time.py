@@ -24,7 +24,8 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.manifest import FILE_NAME, Manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 
 
 class CaseTime(NamedTuple):

@@ -11,7 +11,8 @@ from pytest_nsight.analysis.host_calls import find_waiting
 from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import UNKNOWN_PROCESS, Flags, Trace, TraceDevice
+from pytest_nsight.model.trace import UNKNOWN_PROCESS, Flags, Trace
+from pytest_nsight.model.trace_devices import TraceDevice
 
 
 @dataclass(frozen=True, slots=True)

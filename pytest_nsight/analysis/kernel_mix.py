@@ -10,7 +10,8 @@ import numpy as np
 
 from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.timeline import Timeline
-from pytest_nsight.model.trace import Ints, Trace, TraceDevice
+from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.trace.launch_table import LaunchDetails
 
 TINY_NS = 5_000

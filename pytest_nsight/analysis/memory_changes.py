@@ -14,7 +14,8 @@ import numpy as np
 from pytest_nsight.analysis.timeline import number_devices
 from pytest_nsight.model.memory_events import KINDS, MemoryEvents, MemoryKind, PoolSizes
 from pytest_nsight.model.sorted_keys import rank_groups
-from pytest_nsight.model.trace import ANY_THREAD, Flags, Ints, Trace, TraceDevice
+from pytest_nsight.model.trace import ANY_THREAD, Flags, Ints, Trace
+from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.model.units import count
 from pytest_nsight.trace.attribution import NO_CALL, match_calls
 

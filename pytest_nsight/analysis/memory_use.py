@@ -16,7 +16,8 @@ from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS, find_outermost
 from pytest_nsight.analysis.range_tree import OUTSIDE, RangeTable
 from pytest_nsight.model.memory_events import KINDS, MemoryKind
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import Ints, Trace, TraceDevice
+from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.model.units import amount, count
 from pytest_nsight.trace.attribution import attribute
 

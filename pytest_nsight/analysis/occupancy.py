@@ -13,7 +13,8 @@ import numpy as np
 
 from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import Ints, MultiprocessorLimits, Trace
+from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.model.trace_devices import MultiprocessorLimits
 from pytest_nsight.trace.descendants import find_boards
 
 _WARP = 32

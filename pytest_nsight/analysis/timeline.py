@@ -16,7 +16,8 @@ from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.analysis.unrecorded_work import find_unrecorded
 from pytest_nsight.model.sorted_keys import rank_groups, rank_values
-from pytest_nsight.model.trace import Flags, Ints, Trace, TraceDevice
+from pytest_nsight.model.trace import Flags, Ints, Trace
+from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, describe_board, identify_boards
 from pytest_nsight.trace.launch_table import LaunchDetails
 

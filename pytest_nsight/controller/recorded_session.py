@@ -20,7 +20,8 @@ from pytest_nsight.protocol.job import (
     Assignment,
     was_measured_again,
 )
-from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
+from pytest_nsight.protocol.manifest import FILE_NAME
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.protocol.worker_plan import has_plan
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
 

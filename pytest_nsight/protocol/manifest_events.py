@@ -1,4 +1,4 @@
-"""The events of a manifest, each a frozen value; `manifest.py` lists them by name."""
+"""The events of a manifest, each a frozen value; `manifest_reader.py` lists them by name."""
 
 from __future__ import annotations
 

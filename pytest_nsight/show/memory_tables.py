@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_nsight.analysis.memory_use import MemoryUse, RangeMemory
-from pytest_nsight.model.trace import TraceDevice
+from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.model.units import amount
 from pytest_nsight.show.layout import Section, column, time
 from pytest_nsight.show.time_tables import name_devices

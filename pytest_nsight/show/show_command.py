@@ -108,7 +108,8 @@ def _refuse_recording(report: Path, output: Path) -> None:
 def _compare_clocks(folder: Path, trace: Trace) -> tuple[RoundClocks, ...]:
     """The cases of a run's folder on both clocks; none where its manifest is missing."""
     from pytest_nsight.analysis.round_clocks import compare_clocks  # noqa: PLC0415
-    from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest  # noqa: PLC0415
+    from pytest_nsight.protocol.manifest import FILE_NAME  # noqa: PLC0415
+    from pytest_nsight.protocol.manifest_reader import read_manifest  # noqa: PLC0415
 
     journal = folder / FILE_NAME
     return compare_clocks(read_manifest(journal), trace) if journal.exists() else ()

@@ -12,7 +12,7 @@ from pytest_nsight.analysis.os_calls import OsCallTime
 from pytest_nsight.analysis.picture import Picture, StateTime
 from pytest_nsight.analysis.range_limits import RangeLimit
 from pytest_nsight.analysis.timeline import DeviceWork
-from pytest_nsight.model.trace import TraceDevice
+from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.show.layout import Section, column, limit, share, time
 

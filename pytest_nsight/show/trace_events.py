@@ -18,7 +18,8 @@ from typing import TextIO
 
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.shapes import Shape
-from pytest_nsight.model.trace import ANY_THREAD, Trace, TraceDevice
+from pytest_nsight.model.trace import ANY_THREAD, Trace
+from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.trace.descendants import describe_board
 
 _CATEGORIES = {

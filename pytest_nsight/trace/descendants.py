@@ -12,7 +12,8 @@ from collections.abc import Collection, Mapping
 import numpy as np
 
 from pytest_nsight.model.sorted_keys import distinct, rank_values
-from pytest_nsight.model.trace import Ints, Trace, TraceDevice
+from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.model.trace_devices import TraceDevice
 
 
 def find_parents(trace: Trace, workers: Collection[int], known: Mapping[int, int]) -> dict[int, int]:

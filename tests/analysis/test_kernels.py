@@ -18,7 +18,7 @@ from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.kernel_names import normalise
 from pytest_nsight.model.shapes import Shape
-from pytest_nsight.model.trace import MultiprocessorLimits, TraceDevice
+from pytest_nsight.model.trace_devices import MultiprocessorLimits, TraceDevice
 from pytest_nsight.show.kernel_tables import tabulate_kernels
 from pytest_nsight.show.records import list_tables
 from tests.trace.trace_builder import TraceBuilder

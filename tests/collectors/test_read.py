@@ -21,7 +21,7 @@ from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.collectors.nsys.read import read, read_explained
 from pytest_nsight.collectors.nsys.trace_texts import TraceTexts
 from pytest_nsight.model.errors import TraceError
-from pytest_nsight.model.trace import TraceDevice
+from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.trace.measures import measure
 from tests.collectors.synthetic_export import write_synthetic_export
 from tests.trace.trace_builder import VINTAGES, TraceBuilder

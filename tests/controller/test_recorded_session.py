@@ -15,7 +15,8 @@ import pytest
 
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.values import RunSummary
-from pytest_nsight.protocol.manifest import Manifest, read_manifest
+from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.trace.measures import measure
 from pytest_nsight.trace.run_summary import summarise
 from tests.gpu.programs.sizes_two_gpus import CASES, ROUNDS

@@ -24,7 +24,7 @@ from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.nsys_collector import REPORT_FILE
 from pytest_nsight.collectors.nsys.profiling import profile_command
 from pytest_nsight.collectors.nsys.read import read
-from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.trace.measures import measure
 from tests.collectors.real import environment
 from tests.gpu.conftest import PROGRAMS, Json, Project, make_project

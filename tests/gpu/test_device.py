@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.collectors.nsys.find import Installation
-from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.worker.canaries import NAMES
 from tests.gpu.conftest import make_project
 

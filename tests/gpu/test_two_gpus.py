@@ -16,7 +16,8 @@ import pytest
 
 from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.processes.machine import gpus
-from pytest_nsight.protocol.manifest import Manifest, read_manifest
+from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.protocol.worker_plan import WorkerPlan
 from tests.gpu.conftest import Project, make_project
 from tests.gpu.programs.sizes_two_gpus import CASES, CHILD_LAUNCHES, RANKS, ROUNDS

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 from pytest_nsight.model.shapes import Shape
-from pytest_nsight.model.trace import ANY_THREAD, Calls, Launches, Ranges, Trace, TraceDevice
+from pytest_nsight.model.trace import ANY_THREAD, Calls, Launches, Ranges, Trace
+from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.trace.measures import measure
 
 

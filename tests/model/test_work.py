@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_nsight.model.values import Work
-from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.protocol.mark import read_mark
 from pytest_nsight.worker.fixture import Nsight, PlainMeasurement
 

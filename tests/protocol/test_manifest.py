@@ -21,8 +21,9 @@ from pytest_nsight.model.values import Work
 from pytest_nsight.protocol import json_files
 from pytest_nsight.protocol.conditions import Conditions, NvmlSample
 from pytest_nsight.protocol.journal import Journal
-from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.manifest import FILE_NAME, Manifest
 from pytest_nsight.protocol.manifest_events import CaseFault, CaseWarning, PairedRounds, Round, WrongImport
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.protocol.phase_reports import PhaseReport, first_line_of
 
 HEAD = {"event": "run", "format": 1, "run": "s/001", "session": "s", "pid": 7}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 
 pytestmark = pytest.mark.long
 

@@ -18,7 +18,7 @@ import pytest
 
 from pytest_nsight.model.identity import TunedKernel
 from pytest_nsight.protocol.journal import Journal
-from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.worker.autotuners import MOST_KERNELS, WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.measured_body import MeasuredBody, RoundPlan
 from pytest_nsight.worker.rounds import RoundRunner

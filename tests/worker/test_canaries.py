@@ -14,7 +14,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.journal import Journal
-from pytest_nsight.protocol.manifest import Manifest, read_manifest
+from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker import measured_case
 from pytest_nsight.worker.canaries import NAMES, Canary, Prepared, choose_places, due, make_canaries

@@ -13,7 +13,7 @@ import pytest
 
 from pytest_nsight.protocol.job import Job
 from pytest_nsight.protocol.journal import Journal
-from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker import compiled_canaries, measured_case, nvrtc
 from pytest_nsight.worker.canaries import NAMES, Canary

@@ -10,8 +10,9 @@ from types import MappingProxyType
 import pytest
 
 from pytest_nsight.protocol.journal import Journal
-from pytest_nsight.protocol.manifest import Manifest, read_manifest
+from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import CaseFault
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.worker.extra_rounds import PAIRS, PairSchedule
 from pytest_nsight.worker.measured_body import MeasuredBody, RoundPlan
 from pytest_nsight.worker.pacing import AUDIT, USUAL, StoppingRule

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_nsight.processes.machine import cpu_variables, memory_settings
 from pytest_nsight.protocol.conditions import CpuTimes
-from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.worker.host_state import read_cpu_times
 
 MS = 1_000_000

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.journal import Journal
-from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker import measured_case
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_nsight.protocol.conditions import NvmlSample
 from pytest_nsight.protocol.journal import Journal
-from pytest_nsight.protocol.manifest import Manifest, read_manifest
+from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.worker.measured_body import MeasuredBody, RoundPlan
 from pytest_nsight.worker.pacing import (
     IDLE_SHARE,

@@ -17,7 +17,8 @@ import numpy.typing as npt
 from pytest_nsight.collectors.kept_files import MOST_BYTES, read_case
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.shapes import Shape
-from pytest_nsight.model.trace import Calls, Launches, MultiprocessorLimits, Ranges, Trace, TraceDevice
+from pytest_nsight.model.trace import Calls, Launches, Ranges, Trace
+from pytest_nsight.model.trace_devices import MultiprocessorLimits, TraceDevice
 from pytest_nsight.recorders.cupti.written_trace import FORMAT, TABLES, stored_type
 
 _LATEST_NS = 2**62

@@ -13,7 +13,8 @@ from pytest_nsight.collectors.nsys.open_export import Export
 from pytest_nsight.collectors.nsys.session_tables import board_uuid
 from pytest_nsight.model.gpu_samples import GpuMetric, GpuSamples
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import Ints, TraceDevice
+from pytest_nsight.model.trace import Ints
+from pytest_nsight.model.trace_devices import TraceDevice
 
 SAMPLES = "GPU_METRICS"
 NAMES = "TARGET_INFO_GPU_METRICS"

@@ -8,7 +8,7 @@ from typing import Any
 
 from pytest_nsight.collectors.nsys.columns import ID_BITS, ID_MASK
 from pytest_nsight.collectors.nsys.open_export import Export
-from pytest_nsight.model.trace import MultiprocessorLimits, TraceDevice
+from pytest_nsight.model.trace_devices import MultiprocessorLimits, TraceDevice
 
 METADATA_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 LIMIT_COLUMNS = (

@@ -11,7 +11,8 @@ from pytest_nsight.collectors.torch.event_checks import Event
 from pytest_nsight.collectors.torch.launch_processes import assign_processes
 from pytest_nsight.model.kernel_names import normalise
 from pytest_nsight.model.shapes import Shape
-from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Launches, Ranges, Table, Trace, TraceDevice
+from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Launches, Ranges, Table, Trace
+from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.recorders.torch.written_json import PREFIX
 
 _Value = TypeVar("_Value")

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import MultiprocessorLimits, Trace, TraceDevice
+from pytest_nsight.model.trace import Trace
+from pytest_nsight.model.trace_devices import MultiprocessorLimits, TraceDevice
 
 _PROPERTIES = ("deviceProperties", "computeProperties")
 """Where the boards are listed; the second is the name of the first versions."""

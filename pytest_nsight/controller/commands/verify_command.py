@@ -32,7 +32,8 @@ from pytest_nsight.model.errors import RecordingError, UsageError
 from pytest_nsight.model.units import count, name_some, short_commit
 from pytest_nsight.model.values import Subject
 from pytest_nsight.protocol.job import OTHER_TREE, was_measured_again
-from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.manifest import FILE_NAME, Manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.protocol.mark import is_marked
 from pytest_nsight.report.escapes import visible
 

@@ -8,7 +8,8 @@ from pathlib import Path
 from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.controller.workers.worker_failure import describe_crash, describe_failed_start, describe_refusal
 from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG, Assignment
-from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.manifest import FILE_NAME, Manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 FOLDER_PREFIX = "identity"

@@ -17,7 +17,8 @@ from pytest_nsight.controller.workers.worker_failure import (
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG
-from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.manifest import FILE_NAME, Manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.protocol.worker_plan import (
     EXITS_FILE,
     WorkerExit,

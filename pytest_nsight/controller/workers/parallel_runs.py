@@ -27,7 +27,8 @@ from pytest_nsight.model.values import Case
 from pytest_nsight.processes.child_process import ChildProcess
 from pytest_nsight.processes.log_files import shorten
 from pytest_nsight.protocol.job import WORKER_LOG, Assignment
-from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
+from pytest_nsight.protocol.manifest import FILE_NAME
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.ranks import make_barriers, rank_environs
 from pytest_nsight.protocol.worker_plan import WorkerGroup, WorkerPlan, WorkerSpec

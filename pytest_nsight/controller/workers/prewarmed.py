@@ -19,7 +19,8 @@ from pytest_nsight.controller.workers.manifest_tail import LateImport
 from pytest_nsight.processes.child_process import ChildProcess
 from pytest_nsight.processes.process_tree import is_running
 from pytest_nsight.protocol.job import Assignment
-from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
+from pytest_nsight.protocol.manifest import FILE_NAME
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 
 _PATIENCE_S = 5.0

@@ -31,7 +31,8 @@ from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.processes.log_files import shorten
 from pytest_nsight.processes.process_tree import is_running
 from pytest_nsight.protocol.job import DIED_FILE, WORKER_LOG, Assignment
-from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.manifest import FILE_NAME, Manifest
+from pytest_nsight.protocol.manifest_reader import read_manifest
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
 
 # Exit codes of a pytest that came to its end: all passed, or some failed.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 
-from pytest_nsight.model.trace import MultiprocessorLimits, TraceDevice
+from pytest_nsight.model.trace_devices import MultiprocessorLimits, TraceDevice
 from pytest_nsight.processes.machine import gpus
 
 _WARP_THREADS = 10

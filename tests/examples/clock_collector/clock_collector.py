@@ -14,7 +14,8 @@ import numpy as np
 from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.shapes import Shape
-from pytest_nsight.model.trace import OWN_DOMAIN, Launches, Ranges, Trace, TraceDevice
+from pytest_nsight.model.trace import OWN_DOMAIN, Launches, Ranges, Trace
+from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.processes.child_process import ChildProcess, start
 from pytest_nsight.protocol.job import WORKER_LOG
 
