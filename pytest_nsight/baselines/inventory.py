@@ -7,10 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.baselines.atomic_files import explaining, refuse_broken_link, replace
+from pytest_nsight.baselines.baseline_file import read_file
 from pytest_nsight.baselines.encode import encode
 from pytest_nsight.baselines.file_format import Runs
 from pytest_nsight.baselines.folder_lock import locked
-from pytest_nsight.baselines.store import file_name, load, read_file
+from pytest_nsight.baselines.store import file_name, load
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.values import METRICS, RunSummary, Subject
 

@@ -6,11 +6,9 @@ import errno
 import hashlib
 import os
 import re
-import shlex
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
-from dataclasses import replace as replace_fields
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.baselines.atomic_files import (
@@ -18,18 +16,13 @@ from pytest_nsight.baselines.atomic_files import (
     read_regular_file,
     refuse_broken_link,
     remove_drafts,
-    replace,
 )
-from pytest_nsight.baselines.decode import decode
-from pytest_nsight.baselines.encode import encode
-from pytest_nsight.baselines.file_format import MergeConflictError, NewerFormatError, Runs, by_age
+from pytest_nsight.baselines.baseline_file import read_file, save_file
+from pytest_nsight.baselines.file_format import Runs
 from pytest_nsight.baselines.folder_lock import FILE_NAME as LOCK_FILE
 from pytest_nsight.baselines.folder_lock import locked
-from pytest_nsight.model.errors import BaselineError, UsageError
+from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.values import CANARIES, KEPT_RUNS, RunSummary, Subject
-from pytest_nsight.processes.git_calls import ask_git
-
-_LFS_POINTER = "version https://git-lfs.github.com/spec/"
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,35 +82,6 @@ def load(folder: Path, model: str, cases: Iterable[str] | None = None) -> Baseli
     return Baselines(home, runs)
 
 
-def read_file(path: Path) -> Runs:
-    """The runs in one baseline file.
-
-    Raises:
-        BaselineError: the file is damaged, of a newer format, or cannot be read.
-    """
-    try:
-        with explaining("read", path):
-            refuse_broken_link(path)
-            content = read_regular_file(path)
-        text = content.decode("utf-8")
-    except UnicodeDecodeError as error:
-        raise BaselineError(_damaged(path, f"not UTF-8 text at byte {error.start}")) from error
-    try:
-        return decode(text)
-    except MergeConflictError as error:
-        remedy = f"unite both versions with `pytest-nsight merge-baselines {shlex.quote(str(path))}`"
-        raise MergeConflictError(f"baseline file {path}: {error}; {remedy}") from error
-    except NewerFormatError as error:
-        raise NewerFormatError(f"baseline file {path}: {error}; upgrade pytest-nsight") from error
-    except BaselineError as error:
-        if text.startswith(_LFS_POINTER):
-            raise BaselineError(
-                f"baseline file {path} is a pointer of Git LFS, and the file itself was not fetched; run `git lfs "
-                "pull`, in CI check out with LFS"
-            ) from error
-        raise BaselineError(_damaged(path, str(error))) from error
-
-
 def save(
     folder: Path, model: str, runs: Sequence[RunSummary], keep: int = KEPT_RUNS, reason: str = ""
 ) -> tuple[Path, ...]:
@@ -149,13 +113,13 @@ def save(
         refuse_broken_link(home)
         home.mkdir(parents=True, exist_ok=True)
     if reason:
-        runs = [replace_fields(run, reason=reason) for run in runs]
+        runs = [replace(run, reason=reason) for run in runs]
     with locked(home):
         remove_drafts(home)
         for name, added in sorted(_by_file(runs).items()):
             path = home / name
             try:
-                _save_file(path, added, keep)
+                save_file(path, added, keep)
                 saved.append(path)
             except BaselineError as error:
                 failures.append(str(error))
@@ -258,42 +222,3 @@ def _by_file(runs: Iterable[RunSummary]) -> Mapping[str, list[RunSummary]]:
     for run in runs:
         files.setdefault(file_name(run.subject.case), []).append(run)
     return files
-
-
-def _save_file(path: Path, added: Sequence[RunSummary], keep: int) -> None:
-    # Not exists(): a link to nothing must not be replaced as if it were nothing.
-    is_new = not os.path.lexists(path)
-    stored = {} if is_new else read_file(path)
-    try:
-        text = encode(_merge(stored, added, keep))
-        decode(text)
-    except BaselineError as error:
-        raise BaselineError(
-            f"{path} was not changed: what was measured cannot be stored, {error}; change the test, then save again"
-        ) from error
-    if is_new or text != read_regular_file(path).decode("utf-8"):
-        replace(path, text)
-
-
-def _merge(stored: Runs, added: Sequence[RunSummary], keep: int) -> Runs:
-    merged = dict(stored)
-    for subject in {run.subject for run in added}:
-        by_id = {run.run: run for run in stored.get(subject, ())}
-        by_id.update({run.run: run for run in added if run.subject == subject})
-        merged[subject] = tuple(sorted(by_id.values(), key=by_age)[-keep:])
-    return merged
-
-
-def _damaged(path: Path, what: str) -> str:
-    found = f"baseline file {path}: {what}"
-    if _is_tracked(path):
-        return f"{found}; restore it with `git checkout -- {shlex.quote(str(path))}`, or delete it and save again"
-    return f"{found}; delete it and save again, or move it out of {path.parent}"
-
-
-def _is_tracked(path: Path) -> bool:
-    """Whether git can restore the file."""
-    try:
-        return ask_git(path.parent, "ls-files", "--error-unmatch", "--", path.name).code == 0
-    except UsageError:
-        return False

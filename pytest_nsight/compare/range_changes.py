@@ -16,7 +16,7 @@ from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS, find_leading_la
 from pytest_nsight.analysis.range_tree import RangeTable, list_names
 from pytest_nsight.compare.changes import Change, Group, Quantity
 from pytest_nsight.judge.contrast import upper_quantile
-from pytest_nsight.judge.location import Floats
+from pytest_nsight.judge.round_statistics import Floats
 from pytest_nsight.model.trace import Ints, Trace
 from pytest_nsight.trace.attribution import attribute
 from pytest_nsight.trace.launch_table import LaunchDetails

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_nsight.baselines.baseline_file import read_file
 from pytest_nsight.baselines.file_format import begins_as_baselines
-from pytest_nsight.baselines.store import read_file
 from pytest_nsight.collectors.open_recording import KINDS, load_trace
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import Trace

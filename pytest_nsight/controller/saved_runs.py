@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_nsight.baselines import store
+from pytest_nsight.baselines.baseline_file import read_file
 from pytest_nsight.baselines.failed_saves import FILE_NAME as FAILED_SAVES_FILE
 from pytest_nsight.baselines.failed_saves import FailedSave, load_failed_saves, store_failed_saves
 from pytest_nsight.baselines.stored_counters import store_counters
@@ -76,7 +77,7 @@ def _find_saved(settings: Settings, state: GateState) -> SavedRuns:
     for name in sorted({store.file_name(case) for case, _ in measured}):
         # A file that cannot be read holds nothing of this session, because files are written whole.
         with contextlib.suppress(NsightError):
-            stored = store.read_file(home / name)
+            stored = read_file(home / name)
             held = {(subject.case, run.run) for subject, runs in stored.items() for run in runs}
             found = {case for case, _ in held & measured}
             paths += [home / name] if found else []

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_nsight.baselines.baseline_file import read_file
 from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.file_format import Runs
-from pytest_nsight.baselines.store import model_slug, read_file
+from pytest_nsight.baselines.store import model_slug
 from pytest_nsight.history.case_history import HistoryRun, PointSource
 from pytest_nsight.history.git_history import GitHistory
 from pytest_nsight.judge.environment_checks import is_disturbed

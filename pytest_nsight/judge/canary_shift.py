@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_nsight.judge.contrast import Shift
-from pytest_nsight.judge.location import Floats, Location
+from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.noise import Place, shares
+from pytest_nsight.judge.round_statistics import Floats
 from pytest_nsight.model.comparison import CanaryChange
 
 FEWEST_CANARIES = 4

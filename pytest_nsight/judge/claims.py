@@ -15,9 +15,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.judge.contrast import upper_quantile
-from pytest_nsight.judge.location import Location, exp, locate_all
+from pytest_nsight.judge.location import Location, locate_all
 from pytest_nsight.judge.noise import BOARD_PRIOR_DF, SESSION_PRIOR_DF, Prior, expected_spread
 from pytest_nsight.judge.pair_ratio import NEAR_CLAIM, RUNS_NEAR_CLAIM, PairEstimate, estimate_pairs
+from pytest_nsight.judge.round_statistics import exp
 from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
 from pytest_nsight.judge.subject_runs import LOOKS, SubjectRuns
 from pytest_nsight.judge.wording import write_counts, write_names

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pytest_nsight.judge.canary_shift import CanaryLevels, Panel, read_canary
 from pytest_nsight.judge.contexts import estimate_contexts, expected_context
 from pytest_nsight.judge.contrast import Contrast, contrast
-from pytest_nsight.judge.location import Location, exp, resolution_ns
+from pytest_nsight.judge.location import Location, resolution_ns
 from pytest_nsight.judge.noise import (
     Prior,
     estimate_noise,
@@ -18,6 +18,7 @@ from pytest_nsight.judge.noise import (
     pool_runs,
 )
 from pytest_nsight.judge.prepared import PreparedSubject
+from pytest_nsight.judge.round_statistics import exp
 from pytest_nsight.judge.thresholds import material_change
 from pytest_nsight.model.values import is_gpu
 

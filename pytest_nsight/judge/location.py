@@ -7,15 +7,13 @@ process will measure: a test on them finds differences between runs of identical
 from __future__ import annotations
 
 import enum
-import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 
 import numpy as np
-import numpy.typing as npt
 
 from pytest_nsight.judge.drift_and_modes import (
     LARGEST_CPU_DRIFT,
@@ -26,16 +24,12 @@ from pytest_nsight.judge.drift_and_modes import (
     is_drift_of_share,
 )
 from pytest_nsight.judge.environment_checks import leave_out_disturbed
-from pytest_nsight.model.values import LOW_SHARE, RunSummary
+from pytest_nsight.judge.round_statistics import Floats, exp, low_percentile, midmean, within_run_error
+from pytest_nsight.model.values import RunSummary
 
-TRIM = 0.25
-BATCHES = 6
 FLOOR_NS = 50.0
 _LARGEST_TICK_NS = 1000
 _FEWEST_STEPS = 8
-_LARGEST_LOG = 700.0
-
-Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,49 +130,6 @@ class _LocatedRounds:
     durations_ns: Floats
     drift: float
     modes: Modes | None
-
-
-def exp(log_value: float) -> float:
-    """The exponential, of at most 700 so that it does not overflow."""
-    return math.exp(min(log_value, _LARGEST_LOG))
-
-
-def midmean(values: Floats) -> Floats:
-    """The mean of the middle half along the last axis, as `scipy.stats.trim_mean(values, 0.25, -1)`.
-
-    Half of the rounds may be outliers on one side or both before it breaks, and it does not jump between the
-    two modes of a clock that hops, as the median does.
-    """
-    cut = int(TRIM * values.shape[-1])
-    middle = np.sort(values, axis=-1)[..., cut : values.shape[-1] - cut]
-    return np.asarray(middle.mean(axis=-1), dtype=np.float64)
-
-
-def low_percentile(values: Floats) -> Floats:
-    """The 10th percentile along the last axis; on a CPU, the middle half shows the load of other programs."""
-    return np.asarray(np.quantile(values, LOW_SHARE, axis=-1), dtype=np.float64)
-
-
-def batch_means(values: Floats, batches: int, statistic: Callable[[Floats], Floats]) -> Floats:
-    """The location of each successive batch of equal size; the first values that do not fill one are left out."""
-    size = values.size // batches
-    return statistic(values[values.size - batches * size :].reshape(batches, size))
-
-
-def within_run_error(log_durations: Floats, statistic: Callable[[Floats], Floats] = midmean) -> float:
-    """The standard error of a run's location by batch means.
-
-    There are 6 batches, fewer below 12 rounds. Batches keep the autocorrelation of neighbouring rounds inside.
-
-    Args:
-        log_durations: logarithms of the rounds.
-        statistic: the location of a batch, along the last axis.
-    """
-    batches = min(BATCHES, log_durations.size // 2)
-    if batches < 2:
-        return 0.0
-    means = batch_means(log_durations, batches, statistic)
-    return float(means.std(ddof=1) / math.sqrt(batches))
 
 
 def locate(

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.judge.location import Unlocated, batch_means, locate, midmean
+from pytest_nsight.judge.location import Unlocated, locate
+from pytest_nsight.judge.round_statistics import batch_means, midmean
 from pytest_nsight.model.values import InterleavedPairs
 
 BLOCKS = 8

@@ -15,8 +15,9 @@ import numpy as np
 from pytest_nsight.judge.board_groups import keep_same_software
 from pytest_nsight.judge.drift_and_modes import is_repeated
 from pytest_nsight.judge.environment_checks import explain_environment, is_disturbed, leave_out_disturbed
-from pytest_nsight.judge.location import Location, exp, locate_all
+from pytest_nsight.judge.location import Location, locate_all
 from pytest_nsight.judge.noise import expected_spread
+from pytest_nsight.judge.round_statistics import exp
 from pytest_nsight.judge.structure import StructureFinding, compare_structure, count_shapes, launch_the_same
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, MINIMUM_BASELINE_RUNS, SubjectRuns
 from pytest_nsight.model.values import RunSummary, is_gpu

@@ -9,34 +9,13 @@ from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import may_settle, runs_to_settle
 from pytest_nsight.judge.prepared import PreparedSubject
-from pytest_nsight.judge.structure import LAUNCH_KINDS, StructureFinding
+from pytest_nsight.judge.structure_sentences import variation
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS, SAVED_AT_ONCE
 from pytest_nsight.judge.thresholds import MARGIN_FACTOR, equality_margin
-from pytest_nsight.judge.wording import (
-    write_choice,
-    write_diff,
-    write_other_metric,
-    write_remedy,
-    write_shapes,
-    write_spreads,
-)
+from pytest_nsight.judge.wording import unless_paired, write_change, write_choice, write_other_metric, write_times
 from pytest_nsight.model.comparison import Comparison
-from pytest_nsight.model.units import count, durations, interval_of_logs, p_value, percent, percent_of_log
+from pytest_nsight.model.units import count, interval_of_logs, p_value, percent, percent_of_log
 from pytest_nsight.model.values import is_gpu
-
-
-def _times(comparison: Comparison) -> str:
-    against = f" against {comparison.against}" if comparison.against else ""
-    return f"{comparison.metric} time{against} {durations(comparison.baseline_ns, comparison.now_ns)}"
-
-
-def _unless_paired(comparison: Comparison | None, remedy: str) -> str:
-    """The remedy, "" in a comparison of two trees, which has no stored baseline."""
-    return "" if comparison is not None and comparison.against else remedy
-
-
-def _change(comparison: Comparison) -> str:
-    return percent_of_log(math.log(comparison.ratio)) if comparison.ratio > 0 else "-100 %"
 
 
 def _change_with_interval(comparison: Comparison) -> str:
@@ -62,24 +41,24 @@ def regression(comparison: Comparison, contrast: Contrast) -> str:
     names = list(dict.fromkeys(kernel.name for kernel in comparison.slower_kernels))
     kernels = f"; slower {'kernel' if len(names) == 1 else 'kernels'}: {', '.join(names[:3])}" if names else ""
     return (
-        f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, contrast)}, {_runs(comparison)}, "
-        f"{p_value(comparison.adjusted_p_slower)}){kernels}"
+        f"{write_times(comparison)} ({write_change(comparison)}, {_band(comparison, contrast)}, "
+        f"{_runs(comparison)}, {p_value(comparison.adjusted_p_slower)}){kernels}"
     )
 
 
 def improvement(comparison: Comparison, contrast: Contrast) -> str:
     """Faster: the same facts as for slower, and how to save it."""
     return (
-        f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, contrast)}, {_runs(comparison)}, "
-        f"{p_value(comparison.adjusted_p_faster)})"
-        f"{_unless_paired(comparison, '; keep it with --nsight-save')}"
+        f"{write_times(comparison)} ({write_change(comparison)}, {_band(comparison, contrast)}, "
+        f"{_runs(comparison)}, {p_value(comparison.adjusted_p_faster)})"
+        f"{unless_paired(comparison, '; keep it with --nsight-save')}"
     )
 
 
 def unchanged(comparison: Comparison, contrast: Contrast) -> str:
     """Equal within the margin."""
     return (
-        f"{_times(comparison)} ({_change_with_interval(comparison)}, {_runs(comparison)}), "
+        f"{write_times(comparison)} ({_change_with_interval(comparison)}, {_runs(comparison)}), "
         f"equal within {percent(math.expm1(equality_margin(contrast.material)), signed=False)}"
     )
 
@@ -88,11 +67,11 @@ def insufficient(comparison: Comparison) -> str:
     """Too few stored runs to judge."""
     if comparison.against:
         return (
-            f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}), "
+            f"{write_times(comparison)} ({write_change(comparison)} vs {count(comparison.baseline_runs, 'run')}), "
             "too few to judge; where runs are missing, the session's notes say why"
         )
     return (
-        f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}); "
+        f"{write_times(comparison)} ({write_change(comparison)} vs {count(comparison.baseline_runs, 'run')}); "
         f"save {SAVED_AT_ONCE} with --nsight-save to judge it"
     )
 
@@ -110,7 +89,7 @@ def inconclusive(comparison: Comparison, contrast: Contrast) -> str:
         else f"shown neither outside {_band(comparison, contrast)} nor equal within {margin}; slowdowns from "
         f"{percent_of_log(math.log1p(comparison.mde))} are found"
     )
-    change = f"{_times(comparison)} ({_change_with_interval(comparison)}, {_runs(comparison)})"
+    change = f"{write_times(comparison)} ({_change_with_interval(comparison)}, {_runs(comparison)})"
     return f"{change}, {found}; {_remedy(contrast)}"
 
 
@@ -159,89 +138,13 @@ def environment(why: str, comparison: Comparison) -> str:
 
 def change_of_time(comparison: Comparison) -> str:
     """The times and their change alone, without a judgement."""
-    return f"{_times(comparison)} ({_change(comparison)}, {_runs(comparison)})"
-
-
-def _time_beside(comparison: Comparison | None) -> str:
-    return f"; {_times(comparison)} ({_change(comparison)})" if comparison is not None else ""
-
-
-def structure(finding: StructureFinding, comparison: Comparison | None) -> str:
-    """Other launches than the baseline's."""
-    return f"{_headline(finding)}{listing(finding)}{_time_beside(comparison)}{_choice_beside(finding)}"
-
-
-def _choice_beside(finding: StructureFinding) -> str:
-    return f"; besides, {write_choice(finding.also_retuned)}" if finding.also_retuned else ""
-
-
-def listing(finding: StructureFinding) -> str:
-    """The list of changes within the sentences about them, a colon before it."""
-    return f": {(write_shapes if finding.is_retiled else write_diff)(finding.changes)}"
-
-
-def _headline(finding: StructureFinding) -> str:
-    """The kind of the change, as far as numbers of launches show it."""
-    launched = [change for change in finding.changes if change.shape.kind in LAUNCH_KINDS]
-    lost = sum(max(0, change.before - change.now) for change in launched)
-    gained = sum(max(0, change.now - change.before) for change in launched)
-    if not launched:
-        return f"copies changed, launches did not ({finding.now} per round)"
-    numbers = f"{finding.before} -> {finding.now} per round"
-    if not gained:
-        return f"launches lost, {numbers}"
-    if not lost:
-        return f"launches gained, {numbers}"
-    if gained == lost:
-        return f"launches changed, {numbers}, to other kernels"
-    likeness = "as when a fusion is lost" if gained > lost else "as when kernels are fused"
-    return f"launches changed, {numbers}, {likeness}"
-
-
-def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
-    """The same kernels in other shapes."""
-    return (
-        f"same kernels, other launch shapes (another tile, an autotuner's choice or another size)"
-        f"{listing(finding)}{_time_beside(comparison)}{_choice_beside(finding)}"
-        f"{_unless_paired(comparison, '; if intended, save it with --nsight-save')}"
-    )
-
-
-def retiled_once(finding: StructureFinding, runs: int) -> str:
-    """The same kernels in other shapes, in too few runs: an autotuner may have chosen them by chance."""
-    return (
-        f"same kernels, other launch shapes in {count(runs, 'run')}{listing(finding)}; "
-        f"an autotuner may choose so by chance: {MINIMUM_NEW_RUNS} runs settle it "
-        f"(--nsight-runs {MINIMUM_NEW_RUNS})"
-    )
-
-
-def unsettled_by_choice(finding: StructureFinding, comparison: Comparison, others: float) -> str:
-    """An autotuner chose anew, and the time does not say what the code does; `others`: growth of all else, or 0."""
-    growth = percent(math.expm1(others), signed=False)
-    beside = f"; other kernels take longer, by {growth} of it, and" if others else ", but"
-    return (
-        f"{_times(comparison)} ({_change(comparison)}){beside} {write_choice(finding.retuned)}, "
-        f"{write_remedy(finding.retuned)}"
-        f"{_unless_paired(comparison, ', or save this choice with --nsight-save')}"
-    )
-
-
-def varying_launches(finding: StructureFinding, comparison: Comparison) -> str:
-    """Launches that changed within the new runs and never did in the baseline."""
-    by_run = "let no other test change what it launches, for runs take them in other orders, or "
-    remedy = f"{'' if finding.differs_by_round else by_run}fix its shapes and seeds"
-    return (
-        f"{_variation(finding)}, as they did not in the baseline; "
-        f"{_times(comparison)} ({_change(comparison)}); "
-        f"{remedy}{_unless_paired(comparison, ', or save it so with --nsight-save')}"
-    )
+    return f"{write_times(comparison)} ({write_change(comparison)}, {_runs(comparison)})"
 
 
 def repeated(comparison: Comparison) -> str:
     """Runs with exactly equal rounds."""
     return (
-        f"{_times(comparison)}, but all stored runs, or all new ones, hold the very same rounds, which no "
+        f"{write_times(comparison)}, but all stored runs, or all new ones, hold the very same rounds, which no "
         "measurement gives: choose another metric, or look at how the runs were recorded"
     )
 
@@ -263,7 +166,7 @@ def notes(subject: PreparedSubject) -> str:
     if retuned := finding.retuned or finding.also_retuned:
         texts.append(write_choice(retuned))
     if finding.is_varying:
-        texts.append(_variation(finding))
+        texts.append(variation(finding))
     aside = len(subject.new_aside) + len(subject.stored_aside) - subject.disturbed_aside
     if aside:
         texts.append(f"{count(aside, 'run')} set aside, drifting or on a changing clock")
@@ -278,11 +181,6 @@ def notes(subject: PreparedSubject) -> str:
             f"{len(modes)} of {count(len(compared), 'run')}"
         )
     return "".join(f"; {text}" for text in texts)
-
-
-def _variation(finding: StructureFinding) -> str:
-    places = "round to round" if finding.differs_by_round else "run to run"
-    return f"launches differ from {places}{f' ({write_spreads(finding.varying)})' if finding.varying else ''}"
 
 
 def claim_failed(phrases: Sequence[str]) -> str:

@@ -7,16 +7,17 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.judge import sentences
+from pytest_nsight.judge import sentences, structure_sentences
 from pytest_nsight.judge.basis import change_of_others, collect_basis, find_slower_kernels
 from pytest_nsight.judge.canary_shift import LARGEST_SHIFT
 from pytest_nsight.judge.claims import ClaimFinding, ClaimState
 from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.environment_checks import explain_shift
-from pytest_nsight.judge.location import Location, exp
+from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import detectable_change
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject, find_other_metric
+from pytest_nsight.judge.round_statistics import exp
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.thresholds import FALSE_DISCOVERY_RATE, equality_margin
 from pytest_nsight.model.comparison import Comparison
@@ -80,7 +81,7 @@ def decide(
         comparison=comparison,
         changes=subject.structure.changes if subject.loses_structure else (),
         metric=subject.given.policy.metric,
-        listing=sentences.listing(subject.structure) if subject.loses_structure else "",
+        listing=structure_sentences.listing(subject.structure) if subject.loses_structure else "",
     )
 
 
@@ -129,10 +130,10 @@ def _without_level(aside: Sequence[Location]) -> list[Location]:
 def _decide_on_structure(subject: PreparedSubject, comparison: Comparison | None) -> tuple[VerdictKind, str]:
     runs = len(subject.given.new)
     if not subject.structure.is_retiled:
-        return VerdictKind.STRUCTURE, sentences.structure(subject.structure, comparison)
+        return VerdictKind.STRUCTURE, structure_sentences.structure(subject.structure, comparison)
     if runs < MINIMUM_NEW_RUNS:
-        return VerdictKind.INCONCLUSIVE, sentences.retiled_once(subject.structure, runs)
-    return VerdictKind.STRUCTURE, sentences.retiled(subject.structure, comparison)
+        return VerdictKind.INCONCLUSIVE, structure_sentences.retiled_once(subject.structure, runs)
+    return VerdictKind.STRUCTURE, structure_sentences.retiled(subject.structure, comparison)
 
 
 def _decide_on_time(
@@ -146,7 +147,7 @@ def _decide_on_time(
         return VerdictKind.INCONCLUSIVE, body
     is_newly_varying = structure.is_varying and not structure.was_varying
     if is_newly_varying and not kind.fails:
-        return VerdictKind.INCONCLUSIVE, sentences.varying_launches(structure, comparison)
+        return VerdictKind.INCONCLUSIVE, structure_sentences.varying_launches(structure, comparison)
     if kind is VerdictKind.REGRESSION:
         body = sentences.regression(comparison, contrast)
     elif kind is VerdictKind.IMPROVEMENT:
@@ -181,9 +182,9 @@ def _explain_by_choice(
     )
     has_slowed = others > contrast.material
     if kind is VerdictKind.REGRESSION and not has_slowed:
-        return sentences.unsettled_by_choice(structure, comparison, 0.0)
+        return structure_sentences.unsettled_by_choice(structure, comparison, 0.0)
     if has_slowed and not kind.fails:
-        return sentences.unsettled_by_choice(structure, comparison, others)
+        return structure_sentences.unsettled_by_choice(structure, comparison, others)
     return ""
 
 

@@ -1,17 +1,40 @@
-"""How kernel names and differences in structure are written in sentences."""
+"""How times, kernel names and differences in structure are written in sentences."""
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_nsight.judge.tuning import RetunedKernel
+from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.identity import CHOOSERS, CUDNN, INDUCTOR, XLA
 from pytest_nsight.model.shapes import Shape, ShapeSpread
-from pytest_nsight.model.units import count, name_some
+from pytest_nsight.model.units import count, durations, name_some, percent_of_log
 from pytest_nsight.model.verdicts import ShapeChange
 
 _MOST_NAMES = 8
+
+
+def write_times(comparison: Comparison) -> str:
+    """The compared times: "kernel time 24.4 -> 26.1 us"."""
+    against = f" against {comparison.against}" if comparison.against else ""
+    return f"{comparison.metric} time{against} {durations(comparison.baseline_ns, comparison.now_ns)}"
+
+
+def unless_paired(comparison: Comparison | None, remedy: str) -> str:
+    """The remedy, "" in a comparison of two trees, which has no stored baseline.
+
+    Args:
+        comparison: None where no times were compared.
+        remedy: that a stored baseline allows.
+    """
+    return "" if comparison is not None and comparison.against else remedy
+
+
+def write_change(comparison: Comparison) -> str:
+    """The relative change."""
+    return percent_of_log(math.log(comparison.ratio)) if comparison.ratio > 0 else "-100 %"
 
 
 def write_names(names: Iterable[str]) -> str:

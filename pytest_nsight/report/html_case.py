@@ -14,6 +14,7 @@ from pytest_nsight.report.declared_work import reach_of, reach_sentence
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.html_page import table
 from pytest_nsight.report.html_rounds import name_time, render_rounds
+from pytest_nsight.report.session_text import launch_noun
 from pytest_nsight.report.svg_plots import Bar, bars
 from pytest_nsight.report.svg_timeline import describe_round, timeline, timeline_key
 from pytest_nsight.report.verdict_text import (
@@ -23,7 +24,6 @@ from pytest_nsight.report.verdict_text import (
     detail_lines,
     fails,
     gated_metric,
-    launch_noun,
     reason_above_details,
     shape_text,
     shown_ns,

@@ -16,19 +16,10 @@ from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.html_case import PageCase, kind_class, render_case
 from pytest_nsight.report.html_page import render_page, search_bar, table
 from pytest_nsight.report.next_steps import plan_next_steps
+from pytest_nsight.report.session_text import SessionOutcome, launch_noun, machine_name, outcome, setup, summary
 from pytest_nsight.report.shared_reasons import group_by_reason, state_reason, state_wider_bands
 from pytest_nsight.report.svg_plots import ForestRow, RooflinePoint, forest, roofline
-from pytest_nsight.report.verdict_text import (
-    SessionOutcome,
-    fails,
-    labels,
-    launch_noun,
-    machine_name,
-    outcome,
-    setup,
-    summary,
-    worst_first,
-)
+from pytest_nsight.report.verdict_text import fails, labels, worst_first
 
 _MOST_ROWS = 40
 _TITLES = {"kernel": "Performance of GPU kernels", "operator": "Performance of CPU operators"}

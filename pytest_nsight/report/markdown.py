@@ -15,6 +15,7 @@ from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import limits_lines, work_rows
 from pytest_nsight.report.escapes import markdown_block, markdown_code, markdown_summary, markdown_text
 from pytest_nsight.report.next_steps import plan_next_steps
+from pytest_nsight.report.session_text import launch_noun, machine_name, outcome, setup, summary
 from pytest_nsight.report.shared_reasons import group_by_reason, name_group
 from pytest_nsight.report.table import NO_BREAK, bind
 from pytest_nsight.report.verdict_text import (
@@ -24,12 +25,7 @@ from pytest_nsight.report.verdict_text import (
     detail_lines,
     fails,
     labels,
-    launch_noun,
-    machine_name,
-    outcome,
     reason_above_details,
-    setup,
-    summary,
     worst_first,
 )
 

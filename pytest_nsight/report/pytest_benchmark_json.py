@@ -19,7 +19,8 @@ from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report.declared_work import launches, reach_of
-from pytest_nsight.report.verdict_text import affected_by, fails, gated_metric, shown_ns, summary
+from pytest_nsight.report.session_text import summary
+from pytest_nsight.report.verdict_text import affected_by, fails, gated_metric, shown_ns
 
 _FORMAT = "5.3.1"
 """The version of pytest-benchmark whose format this is."""

@@ -13,7 +13,8 @@ from pytest_nsight.model.errors import RecordingError, UsageError
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report import session_file
 from pytest_nsight.report.result_file import FILE_NAME, Result, ResultEntry, read_result
-from pytest_nsight.report.verdict_text import fails, gated_metric, machine_name, name_machine, shown_ns
+from pytest_nsight.report.session_text import machine_name, name_machine
+from pytest_nsight.report.verdict_text import fails, gated_metric, shown_ns
 
 _TEXTS_BEFORE = ("session", "recorded", "commit", "machine", "board", "collector", "case", "part", "verdict")
 COMPARED = (

@@ -12,6 +12,7 @@ from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import WorkCells, limits_lines, reach_of, reach_sentence, work_cells
 from pytest_nsight.report.escapes import log_line, visible
 from pytest_nsight.report.next_steps import plan_next_steps
+from pytest_nsight.report.session_text import setup, summary
 from pytest_nsight.report.shared_reasons import EXPLAINED, group_by_reason, state_reason, state_wider_bands
 from pytest_nsight.report.table import Column, align, taken, wrap
 from pytest_nsight.report.verdict_text import (
@@ -23,8 +24,6 @@ from pytest_nsight.report.verdict_text import (
     detail_lines,
     fails,
     labels,
-    setup,
-    summary,
     worst_first,
 )
 

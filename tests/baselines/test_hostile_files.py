@@ -12,8 +12,9 @@ import pytest
 
 from pytest_nsight.baselines import folder_lock
 from pytest_nsight.baselines.atomic_files import MOST_BYTES, read_regular_file
+from pytest_nsight.baselines.baseline_file import read_file
 from pytest_nsight.baselines.folder_lock import locked
-from pytest_nsight.baselines.store import check_writable, load, read_file, save
+from pytest_nsight.baselines.store import check_writable, load, save
 from pytest_nsight.model.errors import BaselineError
 from tests.baselines.examples import run
 

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_nsight.baselines.baseline_file import read_file
 from pytest_nsight.baselines.file_format import by_age
 from pytest_nsight.baselines.merge import unite
-from pytest_nsight.baselines.store import file_name, read_file, save
+from pytest_nsight.baselines.store import file_name, save
 from pytest_nsight.cli import main
 from pytest_nsight.model.values import RunSummary, Subject
 from tests.baselines.examples import CASE, run

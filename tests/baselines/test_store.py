@@ -13,15 +13,8 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.baselines import atomic_files as disk
-from pytest_nsight.baselines.store import (
-    Baselines,
-    check_writable,
-    file_name,
-    load,
-    model_slug,
-    read_file,
-    save,
-)
+from pytest_nsight.baselines.baseline_file import read_file
+from pytest_nsight.baselines.store import Baselines, check_writable, file_name, load, model_slug, save
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.values import METRICS, Subject
 from tests.baselines.examples import CASE, run

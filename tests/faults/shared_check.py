@@ -12,7 +12,7 @@ import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_nsight.baselines.store import read_file
+from pytest_nsight.baselines.baseline_file import read_file
 from pytest_nsight.model.errors import BaselineError
 from tests.faults.fault import Fault
 from tests.faults.running import Running

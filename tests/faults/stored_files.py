@@ -185,13 +185,13 @@ FAULTS = (
 import test_case
 if not test_case.IS_WORKER:
     from pytest_nsight.baselines import store
-    save_file, saved = store._save_file, []
+    save_file, saved = store.save_file, []
     def interrupted(path, *rest):
         save_file(path, *rest)
         saved.append(path)
         if len(saved) == 2:
             raise KeyboardInterrupt
-    store._save_file = interrupted
+    store.save_file = interrupted
 """
         },
         options=("--nsight-save", "--nsight-runs=1"),

@@ -14,9 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_nsight.baselines.baseline_file import read_file
 from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.encode import encode
-from pytest_nsight.baselines.store import read_file, save
+from pytest_nsight.baselines.store import save
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.values import Subject
 from tests.baselines.examples import CASE, run

@@ -12,11 +12,10 @@ from pytest_nsight.judge.location import (
     explain_no_level,
     has_one_level,
     locate,
-    midmean,
     resolution_ns,
     typical_ns,
-    within_run_error,
 )
+from pytest_nsight.judge.round_statistics import midmean, within_run_error
 from tests.judge.runs import judge, make_evidence, make_runs, place, rounds_around
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.baselines.store import read_file
+from pytest_nsight.baselines.baseline_file import read_file
 
 pytestmark = pytest.mark.slow
 

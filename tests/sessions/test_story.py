@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.baselines.store import read_file
+from pytest_nsight.baselines.baseline_file import read_file
 
 pytestmark = [
     # Longer than other slow tests, and it must run in CI.
