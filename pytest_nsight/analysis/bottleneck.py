@@ -2,9 +2,10 @@
 
 The class is the largest part of the wall time: kernels, exposed communication, exposed copies or sets of
 memory, or one of the causes of idle time. Kernels are divided further: they may wait for pages of managed
-memory, be short, or leave most of the device without a block; else it is what their categories usually need,
-arithmetic or memory bandwidth, and where most have no category, nothing is asserted. Work that was launched
-elsewhere limits the ranges that it belongs to, and is left out; a range that mostly waits for it synchronises.
+memory, run while copies or communication take longer, be short, or leave most of the device without a block;
+else it is what their categories usually need, arithmetic or memory bandwidth, and where most have no category,
+nothing is asserted. Work that was launched elsewhere limits the ranges that it belongs to, and is left out; a
+range that mostly waits for it synchronises.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ from pytest_nsight.analysis.limit_classes import CLASS_OF, BottleneckClass, Kern
 from pytest_nsight.analysis.timeline import DeviceWork, TimeState
 
 _MOSTLY = 0.5
+_LONGER = 0.1
+"""Of the kernels' time, by which copies or communication beside them have to take longer to be the limit."""
 
 _BY_STATE: Mapping[TimeState, BottleneckClass] = {
     DeviceWork.COMMUNICATION: BottleneckClass.COMMUNICATION,
@@ -77,7 +80,7 @@ def classify(
         evidence = f"{100 * waiting:.1f} % of its time: the host waits for work that was launched elsewhere"
         limit = BottleneckClass.SYNCHRONISATION
         return Bottleneck(limit, waiting, evidence, program.remedy(limit))
-    of_kernels = judge_kernels(mix)
+    of_kernels = judge_kernels(mix, states)
     limit, parts = _find_largest(states, CLASS_OF[of_kernels])
     share = sum(parts.values()) / wall_ns
     named = ", ".join(
@@ -117,14 +120,23 @@ def _find_largest(
     return limit, {state: time_ns for state, time_ns in longest_first if time_ns}
 
 
-def judge_kernels(mix: KernelMix) -> KernelLimit:
+def judge_kernels(mix: KernelMix, states: Mapping[TimeState, int]) -> KernelLimit:
     """What limits kernels: what is true of most of their time, else what their categories usually need.
 
     Args:
         mix: how their time divides.
+        states: how long the devices are in each state.
     """
     if mix.share(mix.migrating_ns) > _MOSTLY:
         return KernelLimit.MIGRATION
+    for limit, state, beside_ns in (
+        (KernelLimit.COMMUNICATION, DeviceWork.COMMUNICATION, mix.communicating_ns),
+        (KernelLimit.COPIES, DeviceWork.COPY, mix.copying_ns),
+    ):
+        # Faster kernels would save no more than the time in which they run alone.
+        share, kernel_ns = mix.share_of_computing(beside_ns), states.get(DeviceWork.KERNEL, 0)
+        if share > _MOSTLY and states.get(state, 0) > (1 - share + _LONGER) * kernel_ns:
+            return limit
     if mix.share(mix.tiny_ns) > _MOSTLY:
         return KernelLimit.LENGTH
     if mix.share(mix.unfilled_ns) > _MOSTLY:
@@ -149,6 +161,11 @@ def _describe_kernels(mix: KernelMix, limit: KernelLimit) -> str:
     parts = [", ".join(f"{category} {100 * mix.share(time_ns):.0f} %" for category, time_ns in categories)]
     if limit is KernelLimit.MIGRATION:
         parts.append(f"{100 * mix.share(mix.migrating_ns):.0f} % while pages of managed memory move")
+    elif limit in (KernelLimit.COPIES, KernelLimit.COMMUNICATION):
+        is_copy = limit is KernelLimit.COPIES
+        share = mix.share_of_computing(mix.copying_ns if is_copy else mix.communicating_ns)
+        what = "copies, which take longer" if is_copy else "communication, which takes longer"
+        parts.append(f"{100 * share:.0f} % of what computes runs beside {what}")
     elif limit is KernelLimit.BLOCKS:
         parts.append(
             f"{100 * mix.share(mix.unfilled_ns):.0f} % in launches with blocks for less than half of the "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_nsight.analysis.categories import COMMUNICATION
 from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.trace import Ints, Trace
@@ -29,6 +30,8 @@ class KernelMix:
         unfilled_ns: time during which all kernels of the device together have blocks for less than half of its
             multiprocessors; 0 where the recording does not say how many it has.
         migrating_ns: time during which pages of managed memory move to or from the device.
+        copying_ns: time of kernels that compute, during which a copy runs as well.
+        communicating_ns: likewise, a kernel that communicates.
     """
 
     total_ns: int
@@ -36,10 +39,17 @@ class KernelMix:
     by_category: Mapping[str, int]
     unfilled_ns: int = 0
     migrating_ns: int = 0
+    copying_ns: int = 0
+    communicating_ns: int = 0
 
     def share(self, part_ns: int) -> float:
         """A part of the kernel time as a ratio."""
         return part_ns / self.total_ns if self.total_ns else 0.0
+
+    def share_of_computing(self, part_ns: int) -> float:
+        """A part of the time of the kernels that compute as a ratio."""
+        computing_ns = self.total_ns - self.by_category.get(COMMUNICATION, 0)
+        return part_ns / computing_ns if computing_ns else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +60,8 @@ class KernelTimes:
         duration_ns: length of the kernel.
         unfilled_ns: part of it as in `KernelMix`.
         migrating_ns: likewise.
+        copying_ns: likewise.
+        communicating_ns: likewise.
         category: index into ``categories``.
         categories: the distinct ones.
     """
@@ -57,6 +69,8 @@ class KernelTimes:
     duration_ns: Ints
     unfilled_ns: Ints
     migrating_ns: Ints
+    copying_ns: Ints
+    communicating_ns: Ints
     category: Ints
     categories: tuple[str, ...]
 
@@ -80,10 +94,14 @@ class KernelTimes:
         def cover(times: TimeSet) -> Ints:
             return times.covered(start, end) if len(times.start) else np.zeros(len(launches), np.int64)
 
+        computes = details.is_compute & ~timeline.communicates
+        moving, communicating = timeline.find_moves(trace, details)
         return cls(
             duration_ns=duration_ns,
             unfilled_ns=cover(_find_unfilled(trace, timeline, start, end)),
             migrating_ns=cover(_find_migrations(trace, timeline)),
+            copying_ns=np.where(computes, cover(moving), 0),
+            communicating_ns=np.where(computes, cover(communicating), 0),
             category=of_shape[launches.shape],
             categories=tuple(names),
         )
@@ -103,6 +121,8 @@ class KernelTimes:
             by_category={name: time for name, time in zip(self.categories, totals.tolist(), strict=True) if time},
             unfilled_ns=int(self.unfilled_ns[rows].sum()),
             migrating_ns=int(self.migrating_ns[rows].sum()),
+            copying_ns=int(self.copying_ns[rows].sum()),
+            communicating_ns=int(self.communicating_ns[rows].sum()),
         )
 
 

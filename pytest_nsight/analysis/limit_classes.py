@@ -42,6 +42,10 @@ class KernelLimit(enum.Enum):
     """The bandwidth, in products of matrices with vectors."""
     MIGRATION = "migration"
     """Pages of managed memory move meanwhile."""
+    COPIES = "copies"
+    """Copies run meanwhile, and longer."""
+    COMMUNICATION = "communication"
+    """Kernels that communicate run meanwhile, and longer."""
     CLEARING = "clearing"
     """Memory is set, and no kernel runs."""
     LENGTH = "length"
@@ -60,6 +64,8 @@ CLASS_OF: Mapping[KernelLimit, BottleneckClass] = {
     KernelLimit.VECTORS: BottleneckClass.MEMORY,
     KernelLimit.CLEARING: BottleneckClass.MEMORY,
     KernelLimit.MIGRATION: BottleneckClass.TRANSFER,
+    KernelLimit.COPIES: BottleneckClass.TRANSFER,
+    KernelLimit.COMMUNICATION: BottleneckClass.COMMUNICATION,
     KernelLimit.LENGTH: BottleneckClass.LATENCY,
     KernelLimit.BLOCKS: BottleneckClass.LATENCY,
     KernelLimit.UNNAMED: BottleneckClass.KERNELS,
@@ -68,6 +74,9 @@ CLASS_OF: Mapping[KernelLimit, BottleneckClass] = {
 
 _REMEDIES: Mapping[BottleneckClass | KernelLimit, str] = {
     KernelLimit.MIGRATION: "prefetch managed memory (cudaMemPrefetchAsync) or use device memory",
+    KernelLimit.COPIES: "copy less or keep the data on the device: kernels run meanwhile already, and end earlier",
+    KernelLimit.COMMUNICATION: "communicate less often or in a lower precision: kernels run meanwhile already, and "
+    "end earlier",
     KernelLimit.VECTORS: "increase the batch size so that each load of a weight serves more, or quantise weights",
     KernelLimit.CLEARING: "set less memory, or set it in the kernel that writes there",
     KernelLimit.BLOCKS: "launch more blocks: split the work over the whole device",

@@ -129,6 +129,20 @@ class Timeline:
             *(TimeSet.union(self.axis, self.device[part], start_ns[part], end_ns[part]) for part in kinds)
         )
 
+    def find_moves(self, trace: Trace, details: LaunchDetails) -> tuple[TimeSet, TimeSet]:
+        """When at least one copy runs, and when at least one kernel that communicates does, whatever else runs.
+
+        Args:
+            trace: the trace.
+            details: of its launches.
+        """
+        start_ns, end_ns = trace.launches.start_ns, trace.launches.end_ns
+        kinds = np.flatnonzero(~details.is_compute & ~self.sets), np.flatnonzero(self.communicates)
+        copies, communication = (
+            TimeSet.union(self.axis, self.device[rows], start_ns[rows], end_ns[rows]) for rows in kinds
+        )
+        return copies, communication
+
     def whole(self) -> TimeSet:
         """All devices, from the first start to the last end of all launches."""
         lines = np.arange(self.axis.lines)

@@ -94,6 +94,32 @@ def test_a_kernel_that_waits_for_pages_of_managed_memory_is_a_transfer(
     assert ("cudaMemPrefetchAsync" in found.remedy) is (limit is BottleneckClass.TRANSFER)
 
 
+@pytest.mark.parametrize(
+    ("copied_ns", "limit"), [(12 * MS, BottleneckClass.TRANSFER), (10 * MS, BottleneckClass.COMPUTE)]
+)
+def test_kernels_that_hide_behind_longer_copies_are_not_the_limit(
+    copied_ns: int, limit: BottleneckClass, tmp_path: Path
+) -> None:
+    """Kernels run for 10 ms, 8 of them beside a copy: without the kernels the program would take as long."""
+    trace = TraceBuilder().launch("gemm", 0, 10 * MS, api_at=0)
+    trace.copy(2 * MS, 2 * MS + copied_ns, 1 << 20, api_at=1)
+    found = bottleneck_of(trace, tmp_path)
+
+    assert found.limit is limit
+    assert ("80 % of what computes runs beside copies" in found.evidence) is (limit is BottleneckClass.TRANSFER)
+    assert ("keep the data on the device" in found.remedy) is (limit is BottleneckClass.TRANSFER)
+
+
+def test_kernels_that_hide_behind_longer_communication_are_not_the_limit(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("gemm", 0, 10 * MS, api_at=0)
+    trace.launch("ncclDevKernel_AllReduce", 4 * MS, 16 * MS, api_at=1, stream=8)
+    found = bottleneck_of(trace, tmp_path)
+
+    assert found.limit is BottleneckClass.COMMUNICATION
+    assert found.share == 1.0
+    assert "60 % of what computes runs beside communication, which takes longer" in found.evidence
+
+
 def test_kernels_without_a_category_are_not_asserted_to_be_bound_by_memory() -> None:
     found = classify({DeviceWork.KERNEL: 100}, KernelMix(100, 0, {"other": 60, "elementwise": 40}))
 
