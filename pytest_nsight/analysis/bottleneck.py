@@ -97,6 +97,7 @@ def classify(
     particular = {
         DeviceWork.KERNEL: of_kernels,
         DeviceWork.SET: KernelLimit.CLEARING,
+        IdleCause.BLOCKING_COPY: KernelLimit.BLOCKING,
         IdleCause.MIGRATION: KernelLimit.MIGRATION,
         IdleCause.UNRECORDED: KernelLimit.UNRECORDED,
     }

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.analysis.bottleneck import Bottleneck, classify
-from pytest_nsight.analysis.idle_causes import HOST_GAP_NS
+from pytest_nsight.analysis.idle_causes import HOST_GAP_NS, IdleCause
 from pytest_nsight.analysis.kernel_mix import KernelMix
 from pytest_nsight.analysis.limit_classes import BottleneckClass, RecordedProgram
 from pytest_nsight.analysis.picture import analyse
@@ -108,6 +108,18 @@ def test_kernels_that_hide_behind_longer_copies_are_not_the_limit(
     assert found.limit is limit
     assert ("80 % of what computes runs beside copies" in found.evidence) is (limit is BottleneckClass.TRANSFER)
     assert ("keep the data on the device" in found.remedy) is (limit is BottleneckClass.TRANSFER)
+
+
+@pytest.mark.parametrize(("is_python", "words"), [(True, ".item()"), (False, "cudaMemcpyAsync")])
+def test_waits_for_short_copies_are_no_reason_to_overlap_copies(words: str, *, is_python: bool) -> None:
+    """`.item()` copies 4 bytes: the device is idle since the host waits, not since it copies."""
+    states = {DeviceWork.KERNEL: 30, DeviceWork.COPY: 5, IdleCause.BLOCKING_COPY: 65}
+    found = classify(states, KernelMix(30, 0, {"GEMM": 30}), RecordedProgram(is_python=is_python))
+
+    assert found is not None
+    assert (found.limit, found.share) == (BottleneckClass.TRANSFER, 0.7)
+    assert words in found.remedy
+    assert "overlap copies" not in found.remedy
 
 
 def test_kernels_that_hide_behind_longer_communication_are_not_the_limit(tmp_path: Path) -> None:
