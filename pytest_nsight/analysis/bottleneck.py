@@ -142,6 +142,11 @@ def judge_kernels(mix: KernelMix, states: Mapping[TimeState, int]) -> KernelLimi
         return KernelLimit.LENGTH
     if mix.share(mix.unfilled_ns) > _MOSTLY:
         return KernelLimit.BLOCKS
+    return _judge_categories(mix)
+
+
+def _judge_categories(mix: KernelMix) -> KernelLimit:
+    """What the categories of kernels usually need."""
     weights = {KernelLimit.ARITHMETIC: 0, KernelLimit.BANDWIDTH: 0, KernelLimit.UNNAMED: 0}
     for category, time_ns in mix.by_category.items():
         # What communication takes when nothing else runs is a state of its own.
@@ -152,6 +157,8 @@ def judge_kernels(mix: KernelMix, states: Mapping[TimeState, int]) -> KernelLimi
         elif category != COMMUNICATION:
             weights[KernelLimit.UNNAMED] += time_ns
     limit = max(weights, key=lambda one: weights[one])
+    if limit is KernelLimit.UNNAMED and 2 * mix.graph_ns > weights[limit]:
+        return KernelLimit.GRAPHS
     is_of_vectors = mix.by_category.get(VECTORS, 0) > _MOSTLY * weights[KernelLimit.BANDWIDTH]
     return KernelLimit.VECTORS if limit is KernelLimit.BANDWIDTH and is_of_vectors else limit
 
@@ -176,6 +183,9 @@ def _describe_kernels(mix: KernelMix, limit: KernelLimit) -> str:
         parts.append(f"{100 * mix.share(mix.tiny_ns):.0f} % in kernels under {TINY_NS / 1000:.0f} us")
     if limit is KernelLimit.UNNAMED:
         parts.append("which limit they have is not known from their names")
+    if limit is KernelLimit.GRAPHS:
+        share = 100 * mix.share(mix.graph_ns)
+        parts.append(f"{share:.0f} % in CUDA graphs that are recorded without their kernels")
     return f"kernel time: {'; '.join(parts)}"
 
 

@@ -32,6 +32,7 @@ class KernelMix:
         migrating_ns: time during which pages of managed memory move to or from the device.
         copying_ns: time of kernels that compute, during which a copy runs as well.
         communicating_ns: likewise, a kernel that communicates.
+        graph_ns: time of CUDA graphs that are recorded whole, without their kernels.
     """
 
     total_ns: int
@@ -41,6 +42,7 @@ class KernelMix:
     migrating_ns: int = 0
     copying_ns: int = 0
     communicating_ns: int = 0
+    graph_ns: int = 0
 
     def share(self, part_ns: int) -> float:
         """A part of the kernel time as a ratio."""
@@ -62,6 +64,7 @@ class KernelTimes:
         migrating_ns: likewise.
         copying_ns: likewise.
         communicating_ns: likewise.
+        graph_ns: likewise.
         category: index into ``categories``.
         categories: the distinct ones.
     """
@@ -71,6 +74,7 @@ class KernelTimes:
     migrating_ns: Ints
     copying_ns: Ints
     communicating_ns: Ints
+    graph_ns: Ints
     category: Ints
     categories: tuple[str, ...]
 
@@ -90,6 +94,7 @@ class KernelTimes:
         end = axis.place(timeline.device, launches.start_ns + duration_ns)
         names = {category: number for number, category in enumerate(dict.fromkeys(categories))}
         of_shape = np.array([names[category] for category in categories], np.int64)
+        are_graphs = np.array([shape.kind == "graph" for shape in trace.shapes], np.bool_)
 
         def cover(times: TimeSet) -> Ints:
             return times.covered(start, end) if len(times.start) else np.zeros(len(launches), np.int64)
@@ -102,6 +107,7 @@ class KernelTimes:
             migrating_ns=cover(_find_migrations(trace, timeline)),
             copying_ns=np.where(computes, cover(moving), 0),
             communicating_ns=np.where(computes, cover(communicating), 0),
+            graph_ns=np.where(are_graphs[launches.shape], duration_ns, 0),
             category=of_shape[launches.shape],
             categories=tuple(names),
         )
@@ -123,6 +129,7 @@ class KernelTimes:
             migrating_ns=int(self.migrating_ns[rows].sum()),
             copying_ns=int(self.copying_ns[rows].sum()),
             communicating_ns=int(self.communicating_ns[rows].sum()),
+            graph_ns=int(self.graph_ns[rows].sum()),
         )
 
 

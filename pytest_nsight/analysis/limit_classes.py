@@ -56,6 +56,8 @@ class KernelLimit(enum.Enum):
     """The launches have blocks for less than half of the device."""
     UNNAMED = "unnamed"
     """The names of the kernels do not say."""
+    GRAPHS = "graphs"
+    """CUDA graphs are recorded whole, so that their kernels have no names."""
     UNRECORDED = "unrecorded"
     """Kernels were launched that are not in the recording."""
 
@@ -72,6 +74,7 @@ CLASS_OF: Mapping[KernelLimit, BottleneckClass] = {
     KernelLimit.LENGTH: BottleneckClass.LATENCY,
     KernelLimit.BLOCKS: BottleneckClass.LATENCY,
     KernelLimit.UNNAMED: BottleneckClass.KERNELS,
+    KernelLimit.GRAPHS: BottleneckClass.KERNELS,
     KernelLimit.UNRECORDED: BottleneckClass.UNKNOWN,
 }
 
@@ -83,6 +86,7 @@ _REMEDIES: Mapping[BottleneckClass | KernelLimit, str] = {
     KernelLimit.VECTORS: "increase the batch size so that each load of a weight serves more, or quantise weights",
     KernelLimit.CLEARING: "set less memory, or set it in the kernel that writes there",
     KernelLimit.BLOCKS: "launch more blocks: split the work over the whole device",
+    KernelLimit.GRAPHS: "record with --cuda-graph-trace=node, which gives the kernels of CUDA graphs",
     KernelLimit.UNRECORDED: "record with --cuda-graph-trace=node, and let the program wait for the device before "
     "it ends",
     BottleneckClass.COMPUTE: "use tensor cores and a lower precision, or an algorithm with less arithmetic",

@@ -122,6 +122,19 @@ def test_waits_for_short_copies_are_no_reason_to_overlap_copies(words: str, *, i
     assert "overlap copies" not in found.remedy
 
 
+@pytest.mark.parametrize("kernel_ns", [2 * MS, 30 * MS], ids=["mostly graphs", "mostly kernels"])
+def test_graphs_that_are_recorded_whole_are_to_be_recorded_by_nodes(kernel_ns: int, tmp_path: Path) -> None:
+    """No category of yours and no counter gives a graph's kernels names: the recording lacks them."""
+    trace = TraceBuilder().graph(0, 9 * MS, api_at=0).launch("mine", 10 * MS, 10 * MS + kernel_ns, api_at=1)
+    found = bottleneck_of(trace, tmp_path)
+
+    assert found.limit is BottleneckClass.KERNELS
+    is_mostly_graphs = kernel_ns < 9 * MS
+    assert ("82 % in CUDA graphs that are recorded without their kernels" in found.evidence) is is_mostly_graphs
+    assert ("--cuda-graph-trace=node" in found.remedy) is is_mostly_graphs
+    assert ("--category" in found.remedy) is not is_mostly_graphs
+
+
 def test_kernels_that_hide_behind_longer_communication_are_not_the_limit(tmp_path: Path) -> None:
     trace = TraceBuilder().launch("gemm", 0, 10 * MS, api_at=0)
     trace.launch("ncclDevKernel_AllReduce", 4 * MS, 16 * MS, api_at=1, stream=8)
