@@ -94,8 +94,9 @@ def classify(
             f"; work launched elsewhere, {100 * other_ns / (wall_ns + other_ns):.1f} % of the window, is left out"
         )
     # The remedy is that of the largest part.
-    particular = {
+    particular: Mapping[TimeState, BottleneckClass | KernelLimit] = {
         DeviceWork.KERNEL: of_kernels,
+        DeviceWork.COPY: KernelLimit.INSIDE if 2 * mix.copied_inside_ns > mix.copied_ns else limit,
         DeviceWork.SET: KernelLimit.CLEARING,
         IdleCause.BLOCKING_COPY: KernelLimit.BLOCKING,
         IdleCause.MIGRATION: KernelLimit.MIGRATION,

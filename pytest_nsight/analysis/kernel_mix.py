@@ -17,6 +17,7 @@ from pytest_nsight.trace.launch_table import LaunchDetails
 
 TINY_NS = 5_000
 """A kernel shorter than this is mostly start and end."""
+_INSIDE = "memcpy DtoD"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class KernelMix:
         copying_ns: time of kernels that compute, during which a copy runs as well.
         communicating_ns: likewise, a kernel that communicates.
         graph_ns: time of CUDA graphs that are recorded whole, without their kernels.
+        copied_ns: time of copies, which is no kernel time.
+        copied_inside_ns: part of it in copies from a device to itself.
     """
 
     total_ns: int
@@ -43,6 +46,8 @@ class KernelMix:
     copying_ns: int = 0
     communicating_ns: int = 0
     graph_ns: int = 0
+    copied_ns: int = 0
+    copied_inside_ns: int = 0
 
     def share(self, part_ns: int) -> float:
         """A part of the kernel time as a ratio."""
@@ -56,7 +61,7 @@ class KernelMix:
 
 @dataclass(frozen=True, slots=True)
 class KernelTimes:
-    """What is known of the time of each launch, shape (launches,) each; 0 for copies.
+    """What is known of the time of each launch, shape (launches,) each; 0 for copies, but for two.
 
     Attributes:
         duration_ns: length of the kernel.
@@ -65,6 +70,8 @@ class KernelTimes:
         copying_ns: likewise.
         communicating_ns: likewise.
         graph_ns: likewise.
+        copied_ns: length of the copy, 0 for others and for sets.
+        copied_inside_ns: likewise, from a device to itself.
         category: index into ``categories``.
         categories: the distinct ones.
     """
@@ -75,6 +82,8 @@ class KernelTimes:
     copying_ns: Ints
     communicating_ns: Ints
     graph_ns: Ints
+    copied_ns: Ints
+    copied_inside_ns: Ints
     category: Ints
     categories: tuple[str, ...]
 
@@ -95,6 +104,8 @@ class KernelTimes:
         names = {category: number for number, category in enumerate(dict.fromkeys(categories))}
         of_shape = np.array([names[category] for category in categories], np.int64)
         are_graphs = np.array([shape.kind == "graph" for shape in trace.shapes], np.bool_)
+        are_inside = np.array([shape.name == _INSIDE for shape in trace.shapes], np.bool_)
+        copied_ns = np.where(details.is_compute | timeline.sets, 0, details.duration_ns)
 
         def cover(times: TimeSet) -> Ints:
             return times.covered(start, end) if len(times.start) else np.zeros(len(launches), np.int64)
@@ -108,6 +119,8 @@ class KernelTimes:
             copying_ns=np.where(computes, cover(moving), 0),
             communicating_ns=np.where(computes, cover(communicating), 0),
             graph_ns=np.where(are_graphs[launches.shape], duration_ns, 0),
+            copied_ns=copied_ns,
+            copied_inside_ns=np.where(are_inside[launches.shape], copied_ns, 0),
             category=of_shape[launches.shape],
             categories=tuple(names),
         )
@@ -130,6 +143,8 @@ class KernelTimes:
             copying_ns=int(self.copying_ns[rows].sum()),
             communicating_ns=int(self.communicating_ns[rows].sum()),
             graph_ns=int(self.graph_ns[rows].sum()),
+            copied_ns=int(self.copied_ns[rows].sum()),
+            copied_inside_ns=int(self.copied_inside_ns[rows].sum()),
         )
 
 

@@ -48,6 +48,8 @@ class KernelLimit(enum.Enum):
     """Kernels that communicate run meanwhile, and longer."""
     CLEARING = "clearing"
     """Memory is set, and no kernel runs."""
+    INSIDE = "inside"
+    """Most copies are from a device to itself."""
     BLOCKING = "blocking"
     """The host waits for copies longer than they run."""
     LENGTH = "length"
@@ -67,6 +69,7 @@ CLASS_OF: Mapping[KernelLimit, BottleneckClass] = {
     KernelLimit.BANDWIDTH: BottleneckClass.MEMORY,
     KernelLimit.VECTORS: BottleneckClass.MEMORY,
     KernelLimit.CLEARING: BottleneckClass.MEMORY,
+    KernelLimit.INSIDE: BottleneckClass.TRANSFER,
     KernelLimit.BLOCKING: BottleneckClass.TRANSFER,
     KernelLimit.MIGRATION: BottleneckClass.TRANSFER,
     KernelLimit.COPIES: BottleneckClass.TRANSFER,
@@ -104,6 +107,8 @@ _IN_PYTHON: Mapping[BottleneckClass | KernelLimit, str] = {
     BottleneckClass.MEMORY: "fuse operations so that data is loaded once, keep tensors contiguous, use tiles",
     BottleneckClass.LATENCY: "use CUDA graphs or torch.compile, fuse small kernels, increase the batch size",
     BottleneckClass.SYNCHRONISATION: "remove .item(), print(tensor) and other waits for the device from the loop",
+    KernelLimit.INSIDE: "copy less from the device to itself, as .clone() and .contiguous() do: write results "
+    "where they are needed",
     KernelLimit.BLOCKING: "remove .item(), .cpu() and other waits for copies from the loop, copy from and to "
     "pinned memory with non_blocking=True",
     BottleneckClass.ALLOCATION: "allocate before the loop and reuse it, as PyTorch does without empty_cache()",
@@ -114,6 +119,7 @@ _ELSEWHERE: Mapping[BottleneckClass | KernelLimit, str] = {
     BottleneckClass.MEMORY: "fuse kernels so that data is loaded once, read contiguous memory, use tiles",
     BottleneckClass.LATENCY: "use CUDA graphs, fuse small kernels, launch fewer and larger kernels",
     BottleneckClass.SYNCHRONISATION: "remove cudaDeviceSynchronize and other waits for the device from the loop",
+    KernelLimit.INSIDE: "copy less from the device to itself: write results where they are needed",
     KernelLimit.BLOCKING: "copy with cudaMemcpyAsync from and to pinned memory, and wait where the data are needed",
     BottleneckClass.ALLOCATION: "allocate before the loop and reuse it, or allocate with cudaMallocAsync",
     BottleneckClass.HOST: "run less host code between launches, prepare the next data while the device works",

@@ -135,6 +135,16 @@ def test_graphs_that_are_recorded_whole_are_to_be_recorded_by_nodes(kernel_ns: i
     assert ("--category" in found.remedy) is not is_mostly_graphs
 
 
+@pytest.mark.parametrize("kind", ["DtoD", "HtoD"])
+def test_copies_from_a_device_to_itself_are_not_to_be_pinned(kind: str, tmp_path: Path) -> None:
+    trace = TraceBuilder().copy(0, 9 * MS, 1 << 30, api_at=0, kind=kind).copy(9 * MS, 10 * MS, 64, api_at=1)
+    found = bottleneck_of(trace.launch("gemm", 10 * MS, 11 * MS, api_at=2), tmp_path)
+
+    assert found.limit is BottleneckClass.TRANSFER
+    assert ("from the device to itself" in found.remedy) is (kind == "DtoD")
+    assert ("pin memory" in found.remedy) is (kind == "HtoD")
+
+
 def test_kernels_that_hide_behind_longer_communication_are_not_the_limit(tmp_path: Path) -> None:
     trace = TraceBuilder().launch("gemm", 0, 10 * MS, api_at=0)
     trace.launch("ncclDevKernel_AllReduce", 4 * MS, 16 * MS, api_at=1, stream=8)
