@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections import Counter
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_nsight.analysis.display_names import label_names
-from pytest_nsight.analysis.host_waits import flag_waits
-from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS, find_leading_labels, find_outermost
-from pytest_nsight.analysis.range_tree import RangeTable, list_names
+from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS, find_outermost
 from pytest_nsight.compare.changes import Change, Group, Quantity
+from pytest_nsight.compare.labelled_ranges import LabelledRanges, label_ranges
 from pytest_nsight.judge.contrast import upper_quantile
 from pytest_nsight.judge.round_statistics import Floats
 from pytest_nsight.model.trace import Ints, Trace
@@ -116,7 +112,12 @@ def compare_ranges(before: Trace, after: Trace) -> list[RangeChange]:
     Raises:
         TraceError: the times of a trace are too far apart to be added up.
     """
-    old, new = _collect_labels(before, after)
+    return compare_labelled(*label_ranges(before, after))
+
+
+def compare_labelled(before: LabelledRanges, after: LabelledRanges) -> list[RangeChange]:
+    """As `compare_ranges`, of ranges that are labelled already."""
+    old, new = (_collect_repetitions(one) for one in (before, after))
     return [_compare_label(label, old.get(label), new.get(label)) for label in dict.fromkeys((*old, *new))]
 
 
@@ -207,33 +208,6 @@ def welch_interval(before: Ints, after: Ints) -> tuple[float, float]:
     return ratio * math.exp(-half), ratio * math.exp(half)
 
 
-def _collect_labels(*traces: Trace) -> list[dict[str, _Repetitions]]:
-    """The leading ranges of each trace by label; the longest in total first.
-
-    What the traces show together decides on labels, on which of them are repeated, and on which of them lead. Else
-    one more domain in one of them, or one level of ranges more, would make a range come and go.
-    """
-    labels = label_names(*(list_names(trace, _all_rows(trace))[0] for trace in traces))
-    tables, missing = [], []
-    for trace in traces:
-        details = LaunchDetails.of(trace)
-        tables.append(RangeTable.of(trace, details, flag_waits(trace, details), _all_rows(trace), labels))
-        missing.append(_count_missing(trace, details))
-    counts: Counter[str] = Counter()
-    for table in tables:
-        for label, number in zip(table.labels, np.bincount(table.label).tolist(), strict=True):
-            counts[label] = max(counts[label], number)
-    leading = {
-        table.labels[number]
-        for table in tables
-        for number in np.flatnonzero(find_leading_labels(table, _in_order(counts, table))).tolist()
-    }
-    return [
-        _collect_repetitions(trace, table, leading, lost)
-        for trace, table, lost in zip(traces, tables, missing, strict=True)
-    ]
-
-
 def _count_missing(trace: Trace, details: LaunchDetails) -> Ints:
     """How many calls of each range launch and left no kernel, shape (ranges,)."""
     calls = trace.calls
@@ -247,13 +221,10 @@ def _all_rows(trace: Trace) -> Ints:
     return np.arange(len(trace.ranges))
 
 
-def _in_order(counts: Mapping[str, int], table: RangeTable) -> Ints:
-    return np.array([counts[label] for label in table.labels], np.int64)
-
-
-def _collect_repetitions(
-    trace: Trace, table: RangeTable, leading: Collection[str], missing: Ints
-) -> dict[str, _Repetitions]:
+def _collect_repetitions(ranges: LabelledRanges) -> dict[str, _Repetitions]:
+    """The leading ranges of a trace by label; the longest in total first."""
+    trace, table = ranges.trace, ranges.table
+    missing = _count_missing(trace, ranges.details)
     costs = table.costs
     # One inside another of its label does not count again.
     outermost = np.flatnonzero(find_outermost(table))
@@ -264,7 +235,7 @@ def _collect_repetitions(
     work = costs.members.sum_of(hashes[trace.launches.shape[costs.placed]])
     found: dict[str, _Repetitions] = {}
     for number, label in enumerate(table.labels):
-        if label not in leading:
+        if label not in ranges.leading:
             continue
         rows = outermost[table.label[outermost] == number]
         if device_ns[rows].any() or missing[rows].any():

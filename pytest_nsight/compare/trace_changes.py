@@ -11,11 +11,13 @@ from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.timeline import TimeState
 from pytest_nsight.compare.change_limits import find_tick
+from pytest_nsight.compare.changed_work import note_changed_work
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
 from pytest_nsight.compare.comparable_traces import describe_boards, quote_notes, refuse_unlike
 from pytest_nsight.compare.judged_changes import judge_changes
 from pytest_nsight.compare.judged_sums import TOTALS
-from pytest_nsight.compare.range_changes import compare_ranges
+from pytest_nsight.compare.labelled_ranges import label_ranges
+from pytest_nsight.compare.range_changes import compare_labelled
 from pytest_nsight.compare.sources import TraceSource
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import percent
@@ -51,7 +53,8 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
     band = BAND if band is None else band
     old, new = analyse(before.trace), analyse(after.trace)
     whole = _compare_whole(_sum_up(before.trace, old), _sum_up(after.trace, new))
-    ranges = compare_ranges(before.trace, after.trace)
+    labelled = label_ranges(before.trace, after.trace)
+    ranges = compare_labelled(*labelled)
     kernels = _compare_kernels(old, new)
     of_operators = before.trace.is_of_cpu and after.trace.is_of_cpu
     lacks_kernels = _lacks_kernels(before.trace), _lacks_kernels(after.trace)
@@ -82,6 +85,7 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
             *judgement.notes,
             *_note_wall(whole, band),
             *_note_kernels(kernels, "operators" if of_operators else "kernels", lacks_kernels),
+            *(() if any(lacks_kernels) else note_changed_work(*labelled)),
         ),
         of_operators=of_operators,
     )
