@@ -10,6 +10,7 @@ import numpy as np
 from pytest_nsight.analysis.bottleneck import Bottleneck, classify
 from pytest_nsight.analysis.categories import CategoryRule
 from pytest_nsight.analysis.chosen_work import ChosenWork
+from pytest_nsight.analysis.clock_notes import note_clocks
 from pytest_nsight.analysis.critical_path import StepPath, find_step_path
 from pytest_nsight.analysis.device_use import DeviceUse, measure_devices
 from pytest_nsight.analysis.host_calls import CallTime, tabulate_calls
@@ -200,6 +201,7 @@ def _list_notes(chosen: ChosenWork, states: Mapping[TimeState, int], memory: Mem
     return (
         *note_lost_calls(trace, chosen.unattributed, details.is_placed),
         *note_lost_kernels(trace, details),
+        *note_clocks(trace, details),
         *note_overlaps(trace, table),
         *note_helpers(trace, table),
         *_note_left_out(trace, launches),
