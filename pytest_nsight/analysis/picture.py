@@ -24,6 +24,7 @@ from pytest_nsight.analysis.kernel_use import (
     tabulate_copies,
     tabulate_kernels,
 )
+from pytest_nsight.analysis.late_devices import note_late_devices
 from pytest_nsight.analysis.launching_code import CodeTime, note_stacks, tabulate_code
 from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.memory_use import MemoryPicture, measure_memory
@@ -202,6 +203,7 @@ def _list_notes(chosen: ChosenWork, states: Mapping[TimeState, int], memory: Mem
         *note_lost_calls(trace, chosen.unattributed, details.is_placed),
         *note_lost_kernels(trace, details),
         *note_clocks(trace, details),
+        *note_late_devices(trace, details, chosen.timeline),
         *note_overlaps(trace, table),
         *note_helpers(trace, table),
         *_note_left_out(trace, launches),
