@@ -15,7 +15,7 @@ from functools import reduce
 import numpy as np
 
 from pytest_nsight.analysis.bottleneck import Bottleneck
-from pytest_nsight.analysis.idle_causes import IdleCause
+from pytest_nsight.analysis.idle_causes import HOST_GAP_NS, IdleCause
 from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.range_tree import OUTSIDE, RangeNode, RangeTable
 from pytest_nsight.analysis.timeline import Timeline
@@ -91,20 +91,39 @@ def find_idle_places(trace: Trace, timeline: Timeline, table: RangeTable, window
 
 
 def locate(
-    bottleneck: Bottleneck | None, places: Sequence[IdlePlace], ranges: Sequence[RangeNode]
+    bottleneck: Bottleneck | None, places: Sequence[IdlePlace], ranges: Sequence[RangeNode], timeline: Timeline
 ) -> Bottleneck | None:
-    """A bottleneck that says so if the devices are idle outside of every range most of the time.
+    """A bottleneck that says so if the devices are idle outside of every range, or in one gap, most of the time.
 
     Args:
         bottleneck: of the whole trace.
         places: where its idle time is.
         ranges: the tree, the outermost range with the most device time first.
+        timeline: of the trace.
     """
+    if not ranges:
+        return _point_out_gap(bottleneck, timeline)
     outside = next((one for one in places if one.label == OUTSIDE), None)
     if bottleneck is None or outside is None or outside.share <= _MOSTLY:
         return bottleneck
     part = f"{100 * outside.share:.1f} % are idle outside of every range, {duration(outside.largest_ns)} at once"
     remedy = f"look at ranges alone, as with --range {shlex.quote(ranges[0].path[0])}, or {bottleneck.remedy}"
+    return replace(bottleneck, evidence=f"{bottleneck.evidence}; {part}", remedy=remedy)
+
+
+def _point_out_gap(bottleneck: Bottleneck | None, timeline: Timeline) -> Bottleneck | None:
+    """A bottleneck that says so if one gap is most of the wall time of a device, as the start of a program is."""
+    idle = timeline.busy.complement(timeline.whole())
+    if bottleneck is None or not len(idle.start):
+        return bottleneck
+    longest = int(idle.length_ns.argmax())
+    gap_ns = int(idle.length_ns[longest])
+    wall_ns = timeline.whole().total_ns // timeline.axis.lines
+    if gap_ns <= max(_MOSTLY * wall_ns, HOST_GAP_NS):
+        return bottleneck
+    after = duration(int(idle.start_ns[longest] - timeline.whole().start_ns[0]))
+    part = f"one gap has {duration(gap_ns)}, {after} after the first launch"
+    remedy = f"record without that gap, as with --delay of nsys, or {bottleneck.remedy}"
     return replace(bottleneck, evidence=f"{bottleneck.evidence}; {part}", remedy=remedy)
 
 

@@ -185,7 +185,7 @@ def _find_bottleneck(
     """The bottleneck of the chosen ranges, or of the whole trace, which may be idle outside of every range."""
     mix = chosen.times.mix(chosen.selection.launches)
     if not chosen.is_part:
-        return locate(classify(states, mix, chosen.program), idle, ranges)
+        return locate(classify(states, mix, chosen.program), idle, ranges, chosen.timeline)
     outermost = np.flatnonzero(chosen.table.parent == NO_PARENT)
     return classify(states, mix, chosen.program, share_of_waits(chosen.trace, chosen.table, outermost))
 

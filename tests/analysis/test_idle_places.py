@@ -119,3 +119,28 @@ def test_the_places_of_a_recording_add_up_to_its_idle_time() -> None:
     (outside,) = (one for one in picture.idle if one.label == OUTSIDE)
     assert outside.total_ns == pytest.approx(outside_ns)
     assert outside.largest_ns <= outside.total_ns
+
+
+def solver(start_ns: int) -> TraceBuilder:
+    """A program without ranges: a kernel, a start of this length, then ten steps of 1 ms with gaps of 0.5 ms."""
+    trace = TraceBuilder().launch("init", 100, 200, api_at=0)
+    for step in range(10):
+        at = start_ns + 1_500_000 * step
+        trace.launch("stencil", at + 100, at + 1_000_000, api_at=at)
+    return trace
+
+
+def test_one_gap_that_is_most_of_a_program_without_ranges_is_pointed_out(tmp_path: Path) -> None:
+    """The start of a program: what is slow in its steps does not show in shares of the whole."""
+    found = picture_of(solver(2_000_000_000), tmp_path).bottleneck
+
+    assert found is not None
+    assert "one gap has 2.00 s, 100 ns after the first launch" in found.evidence
+    assert found.remedy.startswith("record without that gap")
+
+
+def test_many_gaps_are_no_reason_to_leave_one_out(tmp_path: Path) -> None:
+    found = picture_of(solver(600_000), tmp_path).bottleneck
+
+    assert found is not None
+    assert "one gap" not in found.evidence
