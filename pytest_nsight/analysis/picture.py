@@ -32,7 +32,7 @@ from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics, note_u
 from pytest_nsight.analysis.os_calls import OsCallTime, find_os_calls
 from pytest_nsight.analysis.range_limits import RangeLimit, find_limits
 from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges
-from pytest_nsight.analysis.range_notes import note_helpers, note_overlaps
+from pytest_nsight.analysis.range_notes import note_helpers, note_overlaps, note_strays
 from pytest_nsight.analysis.range_tree import RangeNode, build_tree
 from pytest_nsight.analysis.range_work import DeclaredRangeWork, RangeWork, measure_work
 from pytest_nsight.analysis.small_kernels import KernelSequence, find_sequences
@@ -206,6 +206,7 @@ def _list_notes(chosen: ChosenWork, states: Mapping[TimeState, int], memory: Mem
         *note_late_devices(trace, details, chosen.timeline),
         *note_overlaps(trace, table),
         *note_helpers(trace, table),
+        *note_strays(trace, details, table),
         *_note_left_out(trace, launches),
         *_note_foreign(states),
         *note_unplaced(trace, chosen.timeline),

@@ -116,6 +116,33 @@ def test_a_note_says_which_ranges_contain_work_of_another_thread_s_ranges(tmp_pa
     )
 
 
+def served(folder: Path, *, is_helper: bool) -> tuple[str, ...]:
+    """The notes on a range in which another thread launches and waits outside of its own range.
+
+    Its range lies inside, as those of a helper's libraries do, or after it, as those of another server's thread.
+    """
+    builder = TraceBuilder().range("request", 0, 100, domain="").launch("gemm", 20, 30, api_at=15)
+    builder.launch("cleanup", 40, 50, api_at=35, thread=200).call("cudaStreamSynchronize", 52, 60, thread=200)
+    at = 70 if is_helper else 110
+    builder.range("other", at, at + 20, domain="", thread=200).launch(
+        "b", at + 5, at + 8, api_at=at + 1, thread=200
+    )
+    notes = analyse(read(builder.write(folder / "trace.sqlite"))).notes
+    return tuple(note for note in notes if "outside of ranges of their own" in note)
+
+
+def test_a_note_says_where_threads_with_ranges_work_between_them(tmp_path: Path) -> None:
+    (note,) = served(tmp_path, is_helper=False)
+
+    assert note.startswith(
+        "2 launches and waits in ranges (request) are of threads outside of ranges of their own:"
+    )
+
+
+def test_a_helper_whose_libraries_have_ranges_needs_no_note(tmp_path: Path) -> None:
+    assert served(tmp_path, is_helper=True) == ()
+
+
 def test_a_range_that_never_ended_holds_what_begins_after_it_up_to_the_end(tmp_path: Path) -> None:
     builder = TraceBuilder().range("epoch", 0, None, domain="")
     builder.range("step", 10, 50, domain="", is_pushed=False).range("step", 60, 100, domain="", is_pushed=False)
