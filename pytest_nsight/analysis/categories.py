@@ -60,6 +60,14 @@ _MOVES = (
     "embedding|squeeze|unsqueeze|as|strided|constant|pad|nd|full|zeros|ones|empty|fill|like|roll|repeat|"
     "detach|alias|new|put|flip|t"
 )
+# XLA names a kernel by the kind of its fusion and the operations at its root, or by its only operation. A loop
+# computes each element on its own.
+_XLA_MOVES = "transpose|slice|concatenate|gather|scatter|dynamic|update|pad|broadcast|copy|bitcast|reverse|iota"
+_XLA_MATHS = (
+    "add|subtract|multiply|divide|power|exponential(_minus_one)?|log(_plus_one)?|logistic|tanh|sine|cosine|sqrt|"
+    "rsqrt|cbrt|negate|abs|sign|floor|ceil|clamp|select|compare|convert|maximum|minimum|remainder|and|or|not|xor|"
+    "is_finite|erf"
+)
 _EXCEPTIONS = rf"""
 memory=^triton_poi_fused(_+({_MOVES}))+$
 elementwise=^triton_(poi|for)_
@@ -70,6 +78,9 @@ reduction=^triton_(red|per|spl)_
 attention=^triton_tem_\w*attention
 convolution=^triton_tem_\w*conv
 GEMM=^triton_tem_\w*mm|cijk_|fused_moe_kernel|\bfmoe_
+memory=^(loop|input|wrapped)(_({_XLA_MOVES}))+(_fusion)?(_\d+)*$
+elementwise=^loop_\w*fusion
+elementwise=^wrapped_({_XLA_MATHS})(_\d+)*$
 memory=(reshape|concat)_and_cache|store_kv|append_?paged_?kv|kv_indices
 communication=cross_device_reduce|multimem_
 reduction=pooling|(max|avg|average)_?pool
