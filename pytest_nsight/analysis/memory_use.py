@@ -257,10 +257,13 @@ def _note_recurring(ranges: Sequence[RangeMemory]) -> tuple[str, ...]:
         return ()
     most = max(recurring, key=lambda one: one.allocations)
     of = f"of {count(most.count, 'range')} {most.label}"
-    if 2 * most.growing > most.count:
+    if 2 * most.growing > most.count or 2 * most.growth_bytes >= most.allocated_bytes:
         kept = (
             f"{most.growing:,} {of} keep device memory that they allocate, {amount(most.growth_bytes, 'B')} in all"
         )
         return (f"{kept}: look for data of earlier ones that is still referenced, and for sizes that vary",)
-    often = f"{most.allocating:,} {of} allocate device memory and free it, {count(most.allocations, 'time')} in all"
+    # The first one often keeps something, as a cache.
+    freed = "it" if most.growth_bytes <= 0 or most.growing == 1 else "most of it"
+    times = count(most.allocations, "time")
+    often = f"{most.allocating:,} {of} allocate device memory and free {freed}, {times} in all"
     return (f"{often}: each time may wait for the device; keep the memory, or use an allocator that does",)

@@ -249,6 +249,26 @@ def test_steps_that_keep_what_they_allocate_are_named_in_a_note(tmp_path: Path) 
     assert note.startswith("6 of 6 ranges step keep device memory that they allocate, 6.00 kB in all")
 
 
+@pytest.mark.parametrize(
+    ("freed_in", "words"),
+    [
+        ({1, 3, 5}, "3 of 6 ranges step keep device memory that they allocate, 3.00 kB in all"),
+        ({0, 1, 2, 3}, "6 of 6 ranges step allocate device memory and free most of it, 6 times in all"),
+        ({0, 1, 2, 3, 4, 5}, "6 of 6 ranges step allocate device memory and free it, 6 times in all"),
+    ],
+)
+def test_what_some_steps_do_not_free_is_not_called_freed(tmp_path: Path, freed_in: set[int], words: str) -> None:
+    trace = TraceBuilder()
+    for step in range(6):
+        trace.range("step", 100 * step, 100 * step + 90, domain="").memory(100 * step + 10, 1 + step, 1_000)
+        if step in freed_in:
+            trace.memory(100 * step + 50, 1 + step, 1_000, is_free=True)
+
+    (note,) = memory_of(trace, tmp_path).notes
+
+    assert note.startswith(words)
+
+
 def test_of_chosen_ranges_there_is_no_table_of_devices(tmp_path: Path) -> None:
     memory = memory_of(steps_that_allocate(), tmp_path, "step")
 
