@@ -348,6 +348,17 @@ def test_a_range_that_never_ended_lasts_to_the_end_and_is_told(tmp_path):
     assert read(two.write(tmp_path / "two.sqlite")).notes[0].startswith("2 ranges never ended")
 
 
+def test_many_open_ranges_may_be_of_a_loop_that_numbers_them_and_never_pops(tmp_path):
+    builder = TraceBuilder()
+    for number in range(10):
+        builder.range(f"step {number}", 10 * number, None)
+    (note,) = read(builder.launch("k", 110, 120, api_at=105).write(tmp_path / "t.sqlite")).notes
+    assert note == (
+        "10 ranges never ended: the program was killed, or crashed, inside them or never ends them, as without "
+        "nvtxRangePop"
+    )
+
+
 @pytest.mark.parametrize("is_pushed", [True, False])
 def test_a_range_that_is_never_popped_in_a_loop_ends_where_the_next_one_begins(tmp_path, *, is_pushed):
     builder = TraceBuilder().range("main", 0, None, domain="app")

@@ -50,7 +50,9 @@ def close_ranges(
         )
     if number := int((is_open & ~never_popped).sum()):
         where = "it" if number == 1 else "them"
-        notes.append(f"{count(number, 'range')} never ended: the program was killed, or crashed, inside {where}")
+        never = " or never ends them, as without nvtxRangePop" if number >= _FEWEST else ""
+        why = f"the program was killed, or crashed, inside {where}{never}"
+        notes.append(f"{count(number, 'range')} never ended: {why}")
     return replace(ranges, end_ns=end_ns, is_open=is_open), notes
 
 
