@@ -146,11 +146,11 @@ def picture(
         work: name of a range -> amount and unit of what one such range does: {"infer": (512, "tokens")}.
 
     Returns:
-        "devices", "states", "idle", "os_calls", "bottlenecks", "ranges", "range_categories", "work", "kernels",
-        "shapes", "categories", "codes", "copies", "memory", "range_memory", "calls", "sequences",
-        "critical_path", "metrics", "unattributed", each with the columns that docs/reference.md lists. Durations
-        are in ns, shares are ratios. Tables of devices have no rows for a trace of a CPU, whose operators stand
-        for kernels.
+        "devices", "states", "idle", "os_calls", "idle_lines", "bottlenecks", "ranges", "range_categories", "work",
+        "kernels", "shapes", "categories", "codes", "lines", "copies", "memory", "range_memory", "calls",
+        "sequences", "critical_path", "metrics", "unattributed", each with the columns that docs/reference.md
+        lists. Durations are in ns, shares are ratios. Tables of devices have no rows for a trace of a CPU, whose
+        operators stand for kernels.
 
     Raises:
         TypeError: this is a path; `load_trace` reads it.

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.kernel_names import is_generic, own_name, scoped_name
-from pytest_nsight.model.shapes import Shape
-from pytest_nsight.model.trace import COPY_KINDS
+from pytest_nsight.model.shapes import COPY_KINDS, Shape
 
 MEMORY = "memory"
 COMMUNICATION = "communication"

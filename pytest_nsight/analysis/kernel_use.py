@@ -10,8 +10,8 @@ import numpy as np
 from pytest_nsight.analysis.display_names import distinguish, keep_namespace
 from pytest_nsight.analysis.occupancy import Occupancy, estimate_occupancies
 from pytest_nsight.analysis.timeline import Timeline
-from pytest_nsight.model.shapes import Shape
-from pytest_nsight.model.trace import COMPUTE_KINDS, COPY_KINDS, Ints, Trace
+from pytest_nsight.model.shapes import COMPUTE_KINDS, COPY_KINDS, Shape
+from pytest_nsight.model.trace import Ints, Trace
 
 MANAGED = "managed memory"
 """The place of pages that migrate: it is neither side's."""

@@ -21,7 +21,7 @@ import numpy.typing as npt
 from pytest_nsight.analysis.kernel_use import KernelTime
 from pytest_nsight.analysis.stack_frames import Role, classify
 from pytest_nsight.model.api_calls import function_name
-from pytest_nsight.model.call_stacks import NO_STACK, PYTHON_DOMAINS, UNRESOLVED, CallStacks
+from pytest_nsight.model.call_stacks import NO_STACK, UNRESOLVED, CallStacks
 from pytest_nsight.model.kernel_names import scoped_name
 from pytest_nsight.model.sorted_keys import distinct, rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
@@ -35,10 +35,6 @@ NO_BACKTRACE = ""
 _UNKNOWN = "unknown code"
 _MOST = 0.5
 """Share of the launches, or of their time, without a stack from which on a note says so."""
-_PYTHON_NOTE = (
-    "the report holds call stacks of Python, whose frames are not in this export: open the report in the Nsight "
-    "Systems window to see them"
-)
 # Where no operator names a stack, the first of these roles that it has does; and whether its innermost frame does.
 _NAMING = (
     (Role.OWN, True),
@@ -92,6 +88,27 @@ def tabulate_code(
     of_stack, codes = find_codes(trace)
     # The last entry is that of NO_STACK, which is -1.
     code, texts = np.append(of_stack, len(codes))[stack], [*codes, NO_BACKTRACE]
+    return sum_by_code(trace, details, rows, kernels, code, texts)
+
+
+def sum_by_code(
+    trace: Trace,
+    details: LaunchDetails,
+    rows: Ints,
+    kernels: Sequence[KernelTime],
+    code: Ints,
+    texts: Sequence[str],
+) -> tuple[CodeTime, ...]:
+    """Kernel time by code, the longest first.
+
+    Args:
+        trace: the trace.
+        details: of its launches.
+        rows: shape (launches,), rows of ``trace.launches`` that are kernels or graphs.
+        kernels: what they ran.
+        code: shape (launches,), index into ``texts``.
+        texts: what the code is called.
+    """
     names = {(one.kind, one.full_name): one.name for one in kernels}
     whole_ns = int(details.duration_ns[rows].sum())
     found = []
@@ -147,34 +164,33 @@ def _group_uses(trace: Trace, details: LaunchDetails, rows: Ints, code: Ints) ->
 
 
 def note_stacks(trace: Trace, details: LaunchDetails, rows: Ints) -> tuple[str, ...]:
-    """Sentences on launches without a stack, where these are most, and on stacks that the export lacks.
+    """A sentence on launches without a stack, where these are most.
 
     Args:
         trace: the trace.
         details: of its launches.
         rows: shape (launches,), rows of ``trace.launches`` that count.
     """
-    notes = (_PYTHON_NOTE,) if not set(PYTHON_DOMAINS).isdisjoint(trace.strings) else ()
     if not len(trace.stacks.of_call):
-        return notes
+        return ()
     rows = rows[details.is_compute[rows]]
     lacks = trace.stacks.find(details.call[rows]) == NO_STACK
     duration_ns = details.duration_ns[rows]
     share = duration_ns[lacks].sum() / max(duration_ns.sum(), 1)
     if not len(rows) or max(share, lacks.mean()) < _MOST:
-        return notes
+        return ()
     what = (
         f"{int(lacks.sum()):,} of {count(len(rows), 'launch', 'launches')}, with {100 * share:.0f} % of the kernel "
         f"time, {'has' if lacks.sum() == 1 else 'have'} no backtrace"
     )
     without = _find_unstacked(trace, details.call[rows], lacks)
     if without:
-        return (f"{what}: nsys recorded none of {name_some(without)}", *notes)
+        return (f"{what}: nsys recorded none of {name_some(without)}",)
     remedy = (
         "by default nsys records those of calls longer than 80 us only; record with `--cudabacktrace=kernel:0`, "
         "and with sampling of the CPU on (`--sample=process-tree`)"
     )
-    return (f"{what}: {remedy}", *notes)
+    return (f"{what}: {remedy}",)
 
 
 def _find_unstacked(trace: Trace, call: Ints, lacks: Flags) -> list[str]:

@@ -15,6 +15,7 @@ from pytest_nsight.analysis.critical_path import StepPath, find_step_path
 from pytest_nsight.analysis.device_use import DeviceUse, measure_devices
 from pytest_nsight.analysis.host_calls import CallTime, tabulate_calls
 from pytest_nsight.analysis.host_waits import share_of_waits
+from pytest_nsight.analysis.idle_lines import IdleLine, find_idle_lines, name_line
 from pytest_nsight.analysis.idle_places import IdlePlace, find_idle_places, locate
 from pytest_nsight.analysis.kernel_use import (
     CategoryTime,
@@ -26,6 +27,7 @@ from pytest_nsight.analysis.kernel_use import (
 )
 from pytest_nsight.analysis.late_devices import note_late_devices
 from pytest_nsight.analysis.launching_code import CodeTime, note_stacks, tabulate_code
+from pytest_nsight.analysis.launching_lines import note_lines, tabulate_lines
 from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.memory_use import MemoryPicture, measure_memory
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics, note_unplaced
@@ -76,6 +78,7 @@ class Picture:
         bottleneck: of the whole, None where nothing ran on a device.
         idle: where the host was during the idle time of the devices; empty without ranges.
         os_calls: what it did outside of CUDA then; empty where calls of the operating system were not recorded.
+        idle_lines: in which line of Python it was then; empty where Python was not sampled.
         limits: the bottleneck of the ranges with the most device time.
         ranges: the tree in preorder.
         mixes: kernel time by category of the ranges with the most of it.
@@ -83,6 +86,7 @@ class Picture:
         kernels: by name, the longest in total first.
         categories: kernel time by category.
         codes: kernel time by the code that launched it; empty where no launch has a backtrace.
+        lines: kernel time by the line of Python that launched it; empty where no launch has such a line.
         copies: memory copies and sets.
         calls: CUDA API.
         sequences: small kernels that follow one another.
@@ -99,6 +103,7 @@ class Picture:
     bottleneck: Bottleneck | None
     idle: tuple[IdlePlace, ...]
     os_calls: tuple[OsCallTime, ...]
+    idle_lines: tuple[IdleLine, ...]
     limits: tuple[RangeLimit, ...]
     ranges: tuple[RangeNode, ...]
     mixes: tuple[RangeMix, ...]
@@ -106,6 +111,7 @@ class Picture:
     kernels: tuple[KernelTime, ...]
     categories: tuple[CategoryTime, ...]
     codes: tuple[CodeTime, ...]
+    lines: tuple[CodeTime, ...]
     copies: tuple[CopyTime, ...]
     calls: tuple[CallTime, ...]
     sequences: tuple[KernelSequence, ...]
@@ -144,14 +150,16 @@ def analyse(
     kernels = tabulate_kernels(trace, launches, chosen.categories)
     states = chosen.measure_states(window, launches)
     idle = find_idle_places(trace, timeline, table, window)
+    idle_lines = find_idle_lines(trace, details, timeline, window)
     ranges = build_tree(trace, details, table)
     memory = measure_memory(trace, table, is_chosen=chosen.is_part)
     picture = Picture(
         devices=measure_devices(trace, chosen.waits, timeline, window),
         states=_list_states(states, window.total_ns, chosen.program),
-        bottleneck=_find_bottleneck(chosen, states, idle, ranges),
+        bottleneck=name_line(_find_bottleneck(chosen, states, idle, ranges), idle_lines),
         idle=idle,
         os_calls=find_os_calls(trace, details, timeline, window),
+        idle_lines=idle_lines,
         limits=find_limits(chosen),
         ranges=ranges,
         mixes=divide_ranges(trace, details, table, chosen.categories),
@@ -159,6 +167,7 @@ def analyse(
         kernels=kernels,
         categories=sum_categories(kernels),
         codes=tabulate_code(trace, details, launches, kernels),
+        lines=tabulate_lines(trace, details, launches, kernels),
         copies=tabulate_copies(trace, launches, timeline),
         calls=tabulate_calls(trace, chosen.selection.calls, chosen.waits),
         sequences=find_sequences(trace, launches, timeline, chosen.categories),
@@ -193,7 +202,16 @@ def _find_bottleneck(
 def _without_devices(picture: Picture) -> Picture:
     """The picture of a trace of a CPU: nothing is said of devices."""
     return replace(
-        picture, devices=(), states=(), bottleneck=None, idle=(), os_calls=(), limits=(), sequences=(), path=None
+        picture,
+        devices=(),
+        states=(),
+        bottleneck=None,
+        idle=(),
+        os_calls=(),
+        idle_lines=(),
+        limits=(),
+        sequences=(),
+        path=None,
     )
 
 
@@ -212,6 +230,7 @@ def _list_notes(chosen: ChosenWork, states: Mapping[TimeState, int], memory: Mem
         *note_unplaced(trace, chosen.timeline),
         *memory.notes,
         *note_stacks(trace, details, launches),
+        *note_lines(trace),
     )
 
 

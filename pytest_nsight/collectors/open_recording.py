@@ -161,7 +161,7 @@ def _load_report(report: Path) -> Trace:
         try:
             if not is_named:
                 named.symlink_to(report.absolute())
-            export(installation, named, exported, os.environ)
+            export(installation, named, exported, os.environ, with_payloads=True)
         except NsysError as error:
             raise NsysError(str(error).replace(str(named), str(report))) from None
         return _read_for(report, exported)

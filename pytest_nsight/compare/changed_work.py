@@ -16,7 +16,8 @@ from pytest_nsight.analysis.host_waits import is_synchronisation
 from pytest_nsight.analysis.range_tree import OUTSIDE
 from pytest_nsight.compare.labelled_ranges import LabelledRanges
 from pytest_nsight.model.api_calls import flag_calls, function_name
-from pytest_nsight.model.trace import COMPUTE_KINDS, Ints
+from pytest_nsight.model.shapes import COMPUTE_KINDS
+from pytest_nsight.model.trace import Ints
 from pytest_nsight.model.units import name_some
 from pytest_nsight.trace.attribution import Membership
 from pytest_nsight.trace.nesting import NO_PARENT

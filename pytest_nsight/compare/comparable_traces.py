@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from pytest_nsight.compare.sources import TraceSource
 from pytest_nsight.model.api_calls import flag_calls, launches_one_kernel
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.model.trace import COMPUTE_KINDS, Trace
+from pytest_nsight.model.shapes import COMPUTE_KINDS
+from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import count
 
 

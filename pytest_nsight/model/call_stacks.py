@@ -14,9 +14,6 @@ NO_STACK = -1
 UNRESOLVED = -1
 """Stands for the name of a function that the profiler did not find: its module has no symbols."""
 
-PYTHON_DOMAINS = ("Python Backtrace on CUDA", "Python Periodic Sampling")
-"""NVTX domains of the marks with which nsys keeps Python's stacks, of calls of CUDA and of samples."""
-
 
 def _no_numbers() -> npt.NDArray[np.int32]:
     return np.empty(0, np.int32)

@@ -1,8 +1,7 @@
 """What a collector recorded, as columns: the one form in which every later stage gets a trace.
 
-A collector builds it from the output of its tool. Each table is a frozen dataclass of numpy arrays of
-equal length, one element a row. Rows may come in any order. Times are integer nanoseconds on one clock for the
-whole trace, and may be negative; ``Trace.epoch_ns`` ties that clock to the calendar.
+A collector builds it from the output of its tool. Each table is a frozen dataclass of numpy arrays of equal length,
+in any order. Times are ns on one clock, and may be negative; ``Trace.epoch_ns`` ties it to the calendar.
 """
 
 from __future__ import annotations
@@ -17,6 +16,7 @@ import numpy.typing as npt
 from pytest_nsight.model.call_stacks import CallStacks
 from pytest_nsight.model.gpu_samples import GpuSamples
 from pytest_nsight.model.memory_events import RecordedMemory
+from pytest_nsight.model.python_stacks import PythonStacks
 from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.trace_devices import TraceDevice
 
@@ -35,9 +35,6 @@ UNKNOWN_PROCESS = 0
 
 SHARED_CORRELATION = -(2**40)
 """Correlation of a launch whose own id calls of several processes have, so that its call is unknown."""
-
-COMPUTE_KINDS = ("kernel", "graph", "operator")
-COPY_KINDS = ("memcpy", "memset")
 
 _Table = TypeVar("_Table", bound="Table")
 
@@ -195,6 +192,7 @@ class Trace:
         calls: calls of the CUDA API.
         os_calls: calls of the operating system's libraries, such as poll; where the tool traced them.
         stacks: of those calls that launched something, where the tool recorded backtraces.
+        python: stacks of Python, at calls of CUDA and at regular times, where the tool recorded them.
         launches: kernels, copies, sets, graphs, operators.
         nodes: where the nodes of CUDA graphs were made, as far as the tool records them.
         shapes: the distinct ways of launching that ``launches.shape`` points into.
@@ -205,9 +203,8 @@ class Trace:
         memory: what CUDA handed out and took back, where the tool recorded that.
         programs: names of the recorded processes and of their threads, as far as the tool records them.
         diagnostics: warnings and errors of the tool itself.
-        notes: sentences on what was odd in the recording and how the reader treated it.
-        damage: what the tool reports as missing from the recording and why, a sentence without its full stop; ""
-            where it reports nothing.
+        notes: sentences on what was odd, and how the reader treated it.
+        damage: what the tool reports as missing and why, a sentence without its full stop; "" for nothing.
         tool: name and version of the tool.
         epoch_ns: wall-clock time of time zero, ns since 1970 UTC; None if unknown.
     """
@@ -216,6 +213,7 @@ class Trace:
     calls: Calls = field(default_factory=Calls.empty)
     os_calls: Calls = field(default_factory=Calls.empty)
     stacks: CallStacks = field(default_factory=CallStacks)
+    python: PythonStacks = field(default_factory=PythonStacks)
     launches: Launches = field(default_factory=Launches.empty)
     nodes: Nodes = field(default_factory=Nodes.empty)
     shapes: tuple[Shape, ...] = ()

@@ -8,17 +8,13 @@ import numpy as np
 
 from pytest_nsight.analysis.display_names import fold_names
 from pytest_nsight.analysis.kernel_use import CategoryTime, CopyTime, KernelTime, ShapeTime
-from pytest_nsight.analysis.launching_code import CodeTime
 from pytest_nsight.analysis.small_kernels import KernelSequence
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import amount, count, duration
-from pytest_nsight.report.table import shorten_all
-from pytest_nsight.show.layout import ELLIPSIS, Section, bandwidth, column, limit, share, time
+from pytest_nsight.show.layout import Section, bandwidth, column, limit, share, time
 from pytest_nsight.trace.graph_captures import measure_captured
 from pytest_nsight.trace.unattributed import UnattributedLaunches
 
-_KERNEL_WIDTH = 32
-"""Characters of a kernel's name beside the code that launched it."""
 _SHAPES = 3
 """Shapes that are listed beneath a kernel."""
 _PINNED = {True: "yes", False: "no", None: "-"}
@@ -85,46 +81,6 @@ def tabulate_categories(categories: Sequence[CategoryTime]) -> Section | None:
                 column("share", [share(one.share) for one in categories]),
             ]
         ],
-    )
-
-
-def tabulate_codes(codes: Sequence[CodeTime], top: int) -> Section | None:
-    """Kernel time by the code that launched it; None where the recording does not say.
-
-    Args:
-        codes: the longest in total first.
-        top: how many rows there are, beside the one that sums up.
-    """
-    if not codes:
-        return None
-    shown, rest = codes[:top], codes[top:]
-    names = [one.code or "no backtrace" for one in shown]
-    short = shorten_all([one.kernel for one in shown], _KERNEL_WIDTH, ELLIPSIS)
-    rows = [(one.launches, one.total_ns, one.share, f"{one.kernels:,}", short[one.kernel]) for one in shown]
-    if rest:
-        names.append(count(len(rest), "other"))
-        sums = (
-            sum(one.launches for one in rest),
-            sum(one.total_ns for one in rest),
-            sum(one.share for one in rest),
-        )
-        rows.append((*sums, "", ""))
-    return Section(
-        "Kernel time by the code that launched it",
-        column("code", names, is_number=False),
-        [
-            [
-                column("launches", [f"{launches:,}" for launches, *_ in rows]),
-                column("total", [time(total_ns) for _, total_ns, *_ in rows]),
-                column("share", [share(part) for _, _, part, *_ in rows]),
-                column("kernels", [number for *_, number, _ in rows]),
-            ],
-            [
-                column("mostly", [kernel for *_, kernel in rows], is_number=False),
-            ],
-        ],
-        "of PyTorch the outermost operator, after the node of autograd that called it; of another program its "
-        "function nearest to CUDA; kernels: how many different ones; mostly: the one that takes the most time",
     )
 
 

@@ -17,10 +17,10 @@ from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.model.sorted_keys import distinct, rank_groups
 from pytest_nsight.model.trace import UNKNOWN_PROCESS, Trace
 from pytest_nsight.model.units import count, duration
+from pytest_nsight.show.code_tables import tabulate_codes, tabulate_idle_lines, tabulate_lines
 from pytest_nsight.show.kernel_tables import (
     tabulate_captured,
     tabulate_categories,
-    tabulate_codes,
     tabulate_copies,
     tabulate_kernels,
     tabulate_sequences,
@@ -118,6 +118,7 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
         tabulate_states(picture.states),
         tabulate_idle(picture.idle, picture.states, top),
         tabulate_os_calls(picture.os_calls, picture.states, top),
+        tabulate_idle_lines(picture.idle_lines, top),
         tabulate_limits(picture.limits),
         tabulate_ranges(picture.ranges, top, on_device=on_device),
         tabulate_mixes(picture.mixes, top),
@@ -127,6 +128,7 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
         tabulate_categories(picture.categories),
         tabulate_kernels(picture.kernels, top, full_names=view.full_names),
         tabulate_codes(picture.codes, top),
+        tabulate_lines(picture.lines, top),
         tabulate_metrics(picture.metrics, top),
         tabulate_copies(picture.copies),
         tabulate_memory(picture.memory.uses),

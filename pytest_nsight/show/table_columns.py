@@ -26,6 +26,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     "states": ("state", "total_ns", "share"),
     "idle": ("range", "total_ns", "share", "largest_ns", "cause", "cause_ns"),
     "os_calls": ("name", "total_ns", "share"),
+    "idle_lines": ("line", "total_ns", "share", "inside", "inside_ns"),
     "bottlenecks": ("range", "limit", "share", "evidence", "remedy"),
     "ranges": (
         "path",
@@ -69,6 +70,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
     "categories": ("category", "calls", "total_ns", "share"),
     "codes": ("code", "launches", "total_ns", "share", "kernels", "kernel", "kernel_ns"),
+    "lines": ("line", "launches", "total_ns", "share", "kernels", "kernel", "kernel_ns"),
     "copies": ("name", "memory", "count", "total_ns", "bytes_moved", "overlapped_ns", "median_ns"),
     "memory": (
         "device",

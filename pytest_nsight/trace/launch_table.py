@@ -9,7 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.model.trace import ANY_THREAD, COMPUTE_KINDS, Flags, Ints, SmallInts, Trace
+from pytest_nsight.model.shapes import COMPUTE_KINDS
+from pytest_nsight.model.trace import ANY_THREAD, Flags, Ints, SmallInts, Trace
 from pytest_nsight.trace.attribution import NO_CALL, find_calls
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_boards
 from pytest_nsight.trace.launches_by_time import Rounds, find_rounds_by_time

@@ -10,7 +10,8 @@ import pandas as pd
 from pytest_nsight.model.api_calls import function_name
 from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, TimelineSpan, thin
-from pytest_nsight.model.trace import COPY_KINDS, OWN_DOMAIN, Ints, Trace
+from pytest_nsight.model.shapes import COPY_KINDS
+from pytest_nsight.model.trace import OWN_DOMAIN, Ints, Trace
 from pytest_nsight.model.values import typical_share
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.trace.attribution import attribute

@@ -216,15 +216,6 @@ def test_a_note_names_the_function_that_nsys_records_no_stacks_of(tmp_path: Path
     )
 
 
-@pytest.mark.parametrize("domain", ["Python Backtrace on CUDA", "Python Periodic Sampling"])
-def test_a_note_says_where_python_stacks_are(tmp_path: Path, domain: str) -> None:
-    trace = TraceBuilder().launch("a", 10, 20, api_at=5).domain(domain)
-
-    assert "call stacks of Python, whose frames are not in this export" in " ".join(
-        picture_of(trace, tmp_path).notes
-    )
-
-
 def test_the_page_has_the_table(tmp_path: Path) -> None:
     trace = TraceBuilder().launch("a", 10, 40, api_at=5).stack(*CUDA, op("mm")).launch("b", 50, 55, api_at=45)
     text = render(read(trace.write(tmp_path / "trace.sqlite")), 120, View(top=1))

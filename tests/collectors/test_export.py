@@ -128,6 +128,23 @@ def test_a_report_of_a_newer_nsys_is_called_that(tmp_path):
         find_report(tmp_path / "missing.nsys-rep", tmp_path / "r.log")
 
 
+@pytest.mark.parametrize(
+    ("help_text", "is_asked"), [("    --include-blobs [true|false]", True), ("    --lazy=", False)]
+)
+def test_payloads_are_asked_of_a_version_that_knows_them(help_text, is_asked, tmp_path):
+    nsys = tmp_path / "nsys"
+    nsys.write_text(
+        f"#!/bin/sh\n[ $2 = --help ] && echo '{help_text}' && exit 0\necho \"$@\" >{tmp_path}/asked\nexit 1\n"
+    )
+    nsys.chmod(0o755)
+    (tmp_path / "r.nsys-rep").write_bytes(b"report")
+    report, sqlite = tmp_path / "r.nsys-rep", tmp_path / "r.sqlite"
+    with pytest.raises(NsysError, match="could not export"):
+        export(Installation(nsys, (2025, 3)), report, sqlite, os.environ, with_payloads=True)
+
+    assert ("--include-blobs=true" in (tmp_path / "asked").read_text()) == is_asked
+
+
 def test_an_export_replaces_an_older_one_and_leaves_nothing_else(fake, tmp_path):
     folder = tmp_path / "out"
     folder.mkdir()

@@ -156,7 +156,7 @@ def test_only_listed_tables_columns_and_rows_are_copied(written, tmp_path):
     tables = {name for (name,) in query(target, "select name from sqlite_master where type = 'table'")}
     assert {table: query(target, f"select * from {table} order by 1") for table in tables} == {
         "META_DATA_EXPORT": [("EXPORT_ARCH", "x64"), ("EXPORT_SCHEMA_VERSION", "3.28.1")],
-        "NVTX_EVENTS": [(1, 10, 20, 59, 16777217, 5)],
+        "NVTX_EVENTS": [(1, 10, 20, 59, 16777217, 5, None)],
         "CUPTI_ACTIVITY_KIND_KERNEL": [(30, 40, 16777216, 7, 1, 4, 128)],
         "CUPTI_ACTIVITY_KIND_RUNTIME": [(12, 13, 16777217, 7, 3, 99)],
         "CUDA_CALLCHAINS": [(99, 7, 8, None, 0), (99, 10, 9, 1, 1)],

@@ -9,6 +9,7 @@ not agree with the reader's mistakes.
 from __future__ import annotations
 
 import sqlite3
+import struct
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
@@ -32,7 +33,9 @@ NVTX = (
     "floatValue REAL, jsonTextId INTEGER, jsonText TEXT"
 )
 HARDWARE = 1 << 56
-DOMAIN_ROW, PUSH_POP, START_END = 75, 59, 60
+DOMAIN_ROW, PUSH_POP, START_END, MARK = 75, 59, 60, 34
+STACK_ENTRIES = (("Thread state ID", None), ("Thread state", 8), ("Frames count", 12), ("Frames", 16))
+FRAME_ENTRIES = (("Function", None), ("File", 8), ("Line", 16))
 MEMORY_KINDS = ("pageable", "pinned", "device", "array", "managed", "device static", "managed static", "unknown")
 COPY_KINDS = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10, "UVM HtoD": 11, "UVM DtoH": 12}
 
@@ -43,7 +46,14 @@ def table_definitions(vintage: str) -> dict[str, str]:
     place = f"{PLACE}, {GREEN}, {LINK}" if has_green else f"{PLACE}, {LINK}"
     is_2026 = vintage == "2026.4"
     tables = {
-        "NVTX_EVENTS": ("eventId INTEGER PRIMARY KEY, " if is_2026 else "") + NVTX,
+        "NVTX_EVENTS": ("eventId INTEGER PRIMARY KEY, " if is_2026 else "")
+        + NVTX
+        + (", binaryData BLOB" if vintage >= "2025" else ""),
+        "NVTX_PAYLOAD_SCHEMAS": "domainId INTEGER NOT NULL, schemaId INTEGER, name TEXT, type INTEGER, "
+        "flags INTEGER, numEntries INTEGER, payloadSize INTEGER, alignTo INTEGER",
+        "NVTX_PAYLOAD_SCHEMA_ENTRIES": "domainId INTEGER NOT NULL, schemaId INTEGER NOT NULL, "
+        "idx INTEGER NOT NULL, flags INTEGER, type INTEGER, name TEXT, description TEXT, "
+        "arrayOrUnionDetail INTEGER, offset INTEGER",
         "CUPTI_ACTIVITY_KIND_KERNEL": f"{place}, {CONFIGURATION}" + (", clusterX INTEGER" if is_2026 else ""),
         "CUPTI_ACTIVITY_KIND_RUNTIME": "start INTEGER NOT NULL, end INTEGER NOT NULL, "
         "eventClass INTEGER NOT NULL, globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL, "
@@ -270,6 +280,33 @@ class TraceBuilder:
                 stackDepth=depth,
             )
         return self
+
+    def python_stack(
+        self, at: int, *frames: str, is_sample: bool = True, process: int = 100, thread: int = 100
+    ) -> TraceBuilder:
+        """A stack of Python, from the innermost frame to the outermost: "function @ /path/of/file.py:31".
+
+        It is a sample, or belongs to a call of CUDA that begins at this time.
+        """
+        name = "Python Periodic Sampling" if is_sample else "Python Backtrace on CUDA"
+        domain, schema = self._domain(process, name), (1 << 32) + 2 + 3 * is_sample
+        if schema not in [row["schemaId"] for row in self.rows.get("NVTX_PAYLOAD_SCHEMAS", ())]:
+            for number, kind, entries in ((schema, name, STACK_ENTRIES), (schema - 2, None, FRAME_ENTRIES)):
+                self.row("NVTX_PAYLOAD_SCHEMAS", domainId=domain, schemaId=number, name=kind)
+                for place, (entry, offset) in enumerate(entries):
+                    of = schema - 2 if entry == "Frames" else 18
+                    row = {"idx": place, "type": of, "name": entry, "offset": offset}
+                    self.row("NVTX_PAYLOAD_SCHEMA_ENTRIES", domainId=domain, schemaId=number, **row)
+        payload = struct.pack("<QII", 1, 1, len(frames))
+        for frame in frames:
+            function, where = frame.split(" @ ")
+            file, _, line = where.rpartition(":")
+            # nsys escapes names, and leaves what was in memory beside the line.
+            escaped = self.string(function.replace("<", "&lt;").replace(">", "&gt;"))
+            payload += struct.pack("<QQiI", escaped, self.string(file), int(line), 0x7F5D)
+        blob = struct.pack("<QQQQ", 1, schema, len(payload), 32) + payload
+        task = _task(process, thread)
+        return self.row("NVTX_EVENTS", start=at, eventType=MARK, globalTid=task, domainId=domain, binaryData=blob)
 
     def os_call(
         self, name: str, start: int, end: int, *, process: int = 100, thread: int = 100, level: int = 0

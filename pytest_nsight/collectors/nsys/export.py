@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import re
 import shutil
+import subprocess
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_nsight.collectors.nsys.find import Installation
+from pytest_nsight.collectors.nsys.find import ANSWER_S, Installation
 from pytest_nsight.collectors.nsys.known_errors import NEWER_REPORT, Complaint, own_output, quote, recognise
 from pytest_nsight.collectors.nsys.profiling import export_command
+from pytest_nsight.collectors.nsys.python_stack_table import INCLUDE_PAYLOADS
 from pytest_nsight.model.errors import NsysError
 from pytest_nsight.processes.child_process import ENDED, Wrapper, start
 from pytest_nsight.processes.log_files import last_lines, read_tail
@@ -67,6 +69,7 @@ def export(
     *,
     log: Path | None = None,
     limit_s: float = EXPORT_LIMIT_S,
+    with_payloads: bool = False,
 ) -> None:
     """Writes a report's contents into an SQLite database, which appears whole or not at all.
 
@@ -77,6 +80,8 @@ def export(
         environ: environment variables for nsys.
         log: file for nsys's output, which stays if it fails; None for `.export.log` beside the database.
         limit_s: how long it may take, and longer for a large report.
+        with_payloads: whether the payloads of marks are wanted, such as Python's stacks. A version that cannot
+            write them leaves them out.
 
     Raises:
         NsysError: nsys cannot read the report or write the database.
@@ -88,7 +93,8 @@ def export(
     size_bytes = report.stat().st_size if report.exists() else 0
     limit_s += size_bytes / _EXPORT_BYTES_PER_S
     own_environ = {**environ, "TMPDIR": str(sqlite.parent)}
-    command = export_command(installation, report, partial)
+    options = (INCLUDE_PAYLOADS,) if with_payloads and _exports_payloads(installation) else ()
+    command = export_command(installation, report, partial, options)
     try:
         with start(command, log, sqlite.parent, own_environ, Wrapper(shell_codes=True)) as process:
             code = process.wait(limit_s)
@@ -107,6 +113,18 @@ def export(
     finally:
         partial.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
+
+
+def _exports_payloads(installation: Installation) -> bool:
+    """Whether the help of `nsys export` names the option, which came between 2022.4 and 2025.3."""
+    command = (installation.path, "export", "--help")
+    try:
+        answer = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=ANSWER_S, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return False
+    return INCLUDE_PAYLOADS.partition("=")[0] in answer.stdout + answer.stderr
 
 
 def _generated(text: str) -> list[str]:

@@ -12,9 +12,9 @@ from pytest_nsight.collectors.nsys.nvtx_table import DESCRIPTIONS, NVTX
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export
 from pytest_nsight.collectors.nsys.session_tables import names_process
 from pytest_nsight.model.api_calls import launches_kernel
-from pytest_nsight.model.shapes import Shape
+from pytest_nsight.model.shapes import COMPUTE_KINDS, Shape
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import COMPUTE_KINDS, OWN_DOMAIN, UNKNOWN_PROCESS, Calls, Launches, Ranges, Trace
+from pytest_nsight.model.trace import OWN_DOMAIN, UNKNOWN_PROCESS, Calls, Launches, Ranges, Trace
 from pytest_nsight.model.units import count, name_some
 
 

@@ -90,13 +90,16 @@ def profile_command(
     )
 
 
-def export_command(installation: Installation, report: Path, sqlite: Path) -> tuple[str, ...]:
+def export_command(
+    installation: Installation, report: Path, sqlite: Path, options: Sequence[str] = ()
+) -> tuple[str, ...]:
     """The command that turns a report into an SQLite database.
 
     Args:
         installation: which nsys: the one that wrote the report, because older ones cannot read it.
         report: an existing `.nsys-rep` file.
         sqlite: the database to write.
+        options: further ones of `nsys export`.
 
     Raises:
         UsageError: nsys would write the database somewhere else.
@@ -111,6 +114,7 @@ def export_command(installation: Installation, report: Path, sqlite: Path) -> tu
         "--force-overwrite=true",
         # No progress bar in the log.
         "--quiet=true",
+        *options,
         f"--output={sqlite}",
         str(report),
     )

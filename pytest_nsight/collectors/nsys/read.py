@@ -27,6 +27,7 @@ from pytest_nsight.collectors.nsys.missing_records import (
 )
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export, open_export
 from pytest_nsight.collectors.nsys.open_ranges import close_ranges
+from pytest_nsight.collectors.nsys.python_stack_table import read_python_stacks
 from pytest_nsight.collectors.nsys.stack_tables import read_stacks
 from pytest_nsight.collectors.nsys.string_table import read_strings
 from pytest_nsight.collectors.nsys.trace_texts import TraceTexts
@@ -59,15 +60,17 @@ def read(path: Path) -> Trace:
     damage = find_damage(diagnostics)
     devices = read_session.read_devices(export)
     samples, metric_notes = read_metrics.build_samples(export, sampled, devices)
+    python, python_notes = read_python_stacks(export)
     return dataclasses.replace(
         events,
+        python=python,
         devices=devices,
         samples=samples,
         memory=memory,
         programs=read_session.read_programs(export, {*traced, *distinct(events.calls.process).tolist()}),
         diagnostics=diagnostics,
         damage=damage,
-        notes=(*events.notes, *metric_notes, *memory_notes, *filter(None, [damage])),
+        notes=(*events.notes, *metric_notes, *memory_notes, *python_notes, *filter(None, [damage])),
         tool=read_session.read_tool(export),
         epoch_ns=read_session.read_epoch_ns(export),
     )

@@ -12,11 +12,20 @@ import os
 import re
 import shutil
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
 from pytest_nsight.collectors.nsys.known_errors import quote
+from pytest_nsight.collectors.nsys.open_export import open_export
+from pytest_nsight.collectors.nsys.python_stack_table import (
+    ENTRIES,
+    PAYLOAD,
+    SCHEMAS,
+    find_schemas,
+    find_string_ids,
+    payload_schema,
+)
 from pytest_nsight.collectors.nsys.stack_tables import CHAINS, file_name
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.processes.regular_files import check_regular
@@ -25,7 +34,9 @@ _SPAN = "start end globalTid globalPid correlationId"
 _PLACE = "deviceId contextId greenContextId streamId graphNodeId graphId graphExecId"
 _COLUMNS = {
     "NVTX_EVENTS": "eventId start end eventType rangeId category color text globalTid endGlobalTid textId "
-    "domainId uint64Value int64Value doubleValue uint32Value int32Value floatValue",
+    f"domainId uint64Value int64Value doubleValue uint32Value int32Value floatValue {PAYLOAD}",
+    SCHEMAS: "domainId schemaId name type numEntries payloadSize",
+    ENTRIES: "domainId schemaId idx type name arrayOrUnionDetail offset",
     "CUPTI_ACTIVITY_KIND_KERNEL": f"{_SPAN} {_PLACE} demangledName shortName mangledName launchType "
     "cacheConfig registersPerThread gridX gridY gridZ blockX blockY blockZ clusterX clusterY clusterZ "
     "staticSharedMemory dynamicSharedMemory localMemoryPerThread localMemoryTotal gridId "
@@ -65,6 +76,8 @@ _FORMAT_NAMES = re.compile(r"EXPORT_(SCHEMA_VERSION\w*|PRODUCT_(NAME|VERSION|DAT
 # Marks, ranges (pushed, started, of NVTXT) and domains; thread and category names (39, 33) are left behind.
 _NVTX_KINDS = (34, 59, 60, 70, 71, 75, 76)
 _STRING_COLUMNS = ("textId", "demangledName", "shortName", "mangledName", "nameId")
+# What says that a file is not the program's own, and what it is called there.
+_INSTALLED = re.compile(r"/(?:lib(?:64)?/python3\.\d+/)?(?:site|dist)-packages/.*|/lib(?:64)?/python3\.\d+/.*")
 # A diagnostic is kept if it is prose: no path, no assignment, nothing quoted.
 _NOT_PROSE = re.compile(r"""[/\\`@$]|\w=|(^|[\s(])['"]""")
 
@@ -80,6 +93,11 @@ def scrub(source: Path, target: Path) -> None:
         TraceError: the source is no such export, or the target cannot be written.
     """
     check_regular(source, follows_links=True)
+    try:
+        export = open_export(source)
+        schemas, (functions, files) = find_schemas(export), find_string_ids(export)
+    except TraceError as error:
+        raise TraceError(f"Cannot scrub {source} into {target}: {error}.") from error
     partial = target.with_name(f".{target.name}.part{os.getpid()}")
     partial.unlink(missing_ok=True)
     try:
@@ -87,8 +105,13 @@ def scrub(source: Path, target: Path) -> None:
             database.create_function("is_about_format", 1, _is_about_format)
             database.create_function("is_prose", 1, _is_prose)
             database.create_function("file_name", 1, _name_file)
+            database.create_function("python_file", 1, _name_python_file)
+            database.create_function(
+                "stack_of_python", 1, lambda blob: blob if payload_schema(blob) in schemas else None
+            )
             database.execute("attach ? as source", (f"{source.absolute().as_uri()}?mode=ro",))
             _copy(database)
+            _copy_python_strings(database, functions, files)
             database.commit()
         partial.replace(target)
     except (sqlite3.Error, OSError, ValueError, OverflowError, MemoryError) as error:
@@ -128,13 +151,24 @@ def _copy(database: sqlite3.Connection) -> None:
             kept[table] = _create(database, table, wanted.split())
     for table, columns in kept.items():
         names = ", ".join(f'"{column}"' for column in columns)
-        rows = f'select {names} from source."{table}" where {_rows(table, kept)}'
+        # Other payloads may hold anything.
+        values = names.replace(f'"{PAYLOAD}"', f'stack_of_python("{PAYLOAD}")')
+        rows = f'select {values} from source."{table}" where {_rows(table, kept)}'
         database.execute(f'insert into main."{table}" ({names}) {rows}')
     if _holds_stacks(kept) and {"id", "value"}.issubset(kept.get("StringIds", ())):
         # A text that also names something else is there already.
         wanted = f"id in (select module from main.{CHAINS}) and id not in (select id from main.StringIds)"
         named = f"select id, file_name(cast(value as blob)) from source.StringIds where {wanted}"
         database.execute(f"insert into main.StringIds (id, value) {named}")
+
+
+def _copy_python_strings(database: sqlite3.Connection, functions: Iterable[int], files: Iterable[int]) -> None:
+    """The strings of Python's stacks; of files without the folders that say where Python is installed."""
+    for ids, value in ((functions, "value"), (files, "python_file(cast(value as blob))")):
+        text = (
+            f"select id, {value} from source.StringIds where id = ? and id not in (select id from main.StringIds)"
+        )
+        database.executemany(f"insert into main.StringIds (id, value) {text}", ((int(one),) for one in ids))
 
 
 def _holds_stacks(kept: Mapping[str, Sequence[str]]) -> bool:
@@ -187,6 +221,12 @@ def _is_about_format(name: bytes | None) -> bool:
 
 def _name_file(path: bytes | None) -> str:
     return file_name((path or b"").decode(errors="replace"))
+
+
+def _name_python_file(path: bytes | None) -> str:
+    text = (path or b"").decode(errors="replace")
+    match = _INSTALLED.search(text)
+    return match[0] if match else file_name(text)
 
 
 def _is_prose(text: bytes | None) -> bool:

@@ -1,0 +1,119 @@
+"""Stacks of Python in an export: marks with a binary payload that other tables describe."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.collectors.nsys.scrub import scrub
+from pytest_nsight.model.python_stacks import PythonPlace
+from pytest_nsight.model.trace import Trace
+from tests.trace.trace_builder import TraceBuilder
+
+LOOP = ("step @ /home/me/train.py:12", "<module> @ /home/me/train.py:3")
+
+
+def read_built(builder: TraceBuilder, tmp_path: Path) -> Trace:
+    return read(builder.write(tmp_path / "trace.sqlite"))
+
+
+def change(path: Path, *statements: str) -> Path:
+    with closing(sqlite3.connect(path)) as database:
+        for statement in statements:
+            database.execute(statement)
+        database.commit()
+    return path
+
+
+def test_a_stack_has_its_time_its_thread_and_its_frames(tmp_path: Path) -> None:
+    builder = TraceBuilder().launch("a", 10, 20, api_at=5).python_stack(7, *LOOP, thread=103)
+    stacks = read_built(builder.python_stack(5, LOOP[0], is_sample=False), tmp_path).python
+
+    assert stacks.at_ns.tolist() == [7, 5]
+    assert stacks.process.tolist() == [100, 100]
+    assert stacks.thread.tolist() == [103, 100]
+    assert stacks.is_sample.tolist() == [True, False]
+    assert stacks.first.tolist() == [0, 2]
+    assert [stacks.places[number] for number in stacks.place] == [
+        PythonPlace("step", "/home/me/train.py", 12),
+        PythonPlace("<module>", "/home/me/train.py", 3),
+        PythonPlace("step", "/home/me/train.py", 12),
+    ]
+
+
+def test_an_export_without_payloads_has_no_stacks(tmp_path: Path) -> None:
+    path = TraceBuilder().launch("a", 10, 20, api_at=5).python_stack(7, *LOOP).write(tmp_path / "trace.sqlite")
+
+    assert not len(read(change(path, "UPDATE NVTX_EVENTS SET binaryData = NULL")).python)
+    assert not len(read(change(path, "DROP TABLE NVTX_PAYLOAD_SCHEMAS")).python)
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE NVTX_PAYLOAD_SCHEMA_ENTRIES SET offset = 20 WHERE name = 'Line'",
+        "UPDATE NVTX_PAYLOAD_SCHEMA_ENTRIES SET name = 'Frame count' WHERE name = 'Frames count'",
+        "DELETE FROM NVTX_PAYLOAD_SCHEMA_ENTRIES WHERE name = 'File'",
+        "DROP TABLE NVTX_PAYLOAD_SCHEMA_ENTRIES",
+    ],
+)
+def test_stacks_of_another_form_count_for_nothing_and_a_note_says_so(statement: str, tmp_path: Path) -> None:
+    path = TraceBuilder().launch("a", 10, 20, api_at=5).python_stack(7, *LOOP).write(tmp_path / "trace.sqlite")
+
+    check_unread(read(change(path, statement)))
+
+
+@pytest.mark.parametrize(
+    "blob",
+    [
+        pytest.param("substr(binaryData, 1, 80)", id="a frame is missing"),
+        pytest.param("substr(binaryData, 1, 44) || x'00000000'", id="no frame"),
+        pytest.param("substr(binaryData, 1, 24) || x'ffffffffffffff7f' || substr(binaryData, 33)", id="beyond"),
+        pytest.param("substr(binaryData, 1, 24) || x'0800000000000000' || substr(binaryData, 33)", id="before"),
+        pytest.param("x'0200000000000000' || substr(binaryData, 9)", id="two payloads"),
+        pytest.param("substr(binaryData, 1, 16) || x'1000000000000000' || substr(binaryData, 25)", id="too short"),
+    ],
+)
+def test_a_damaged_stack_counts_for_nothing_and_a_note_says_so(blob: str, tmp_path: Path) -> None:
+    path = TraceBuilder().launch("a", 10, 20, api_at=5).python_stack(7, *LOOP).write(tmp_path / "trace.sqlite")
+    statement = f"UPDATE NVTX_EVENTS SET binaryData = CAST({blob} AS BLOB) WHERE binaryData NOT NULL"
+
+    check_unread(read(change(path, statement)))
+
+
+def check_unread(trace: Trace) -> None:
+    assert not len(trace.python)
+    (note,) = [text for text in trace.notes if "Python" in text]
+    assert note.startswith("1 stack of Python has a form that this version of pytest-nsight does not know")
+
+
+def test_payloads_of_others_are_left_alone(tmp_path: Path) -> None:
+    builder = TraceBuilder().launch("a", 10, 20, api_at=5).python_stack(7, *LOOP)
+    for blob in (b"", b"short", b"x" * 33, b"\xff" * 64):
+        builder.row("NVTX_EVENTS", start=8, eventType=34, globalTid=1 << 24, domainId=9, binaryData=blob)
+    trace = read_built(builder, tmp_path)
+
+    assert len(trace.python) == 1
+    assert not [text for text in trace.notes if "Python" in text]
+
+
+def test_a_scrubbed_export_has_the_stacks_and_not_the_folders(tmp_path: Path) -> None:
+    builder = TraceBuilder().launch("a", 10, 20, api_at=5)
+    builder.python_stack(7, "call @ /home/me/.venv/lib/python3.12/site-packages/torch/nn/module.py:5", *LOOP)
+    builder.row("NVTX_EVENTS", start=8, eventType=34, globalTid=1 << 24, domainId=9, binaryData=b"secret" * 9)
+    path = builder.write(tmp_path / "trace.sqlite")
+    scrub(path, tmp_path / "scrubbed.sqlite")
+    stacks = read(tmp_path / "scrubbed.sqlite").python
+
+    assert [stacks.places[number] for number in stacks.place] == [
+        PythonPlace("call", "/lib/python3.12/site-packages/torch/nn/module.py", 5),
+        PythonPlace("step", "train.py", 12),
+        PythonPlace("<module>", "train.py", 3),
+    ]
+    content = (tmp_path / "scrubbed.sqlite").read_bytes()
+    assert b"secret" not in content
+    assert b"home" not in content
