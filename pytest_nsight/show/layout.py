@@ -65,7 +65,7 @@ class Section:
         """
         whole = [column for group in self.groups for column in group]
         fits = min(self.names.width, _NAME_WIDTH) + taken(whole) <= width
-        groups = [whole] if fits else self.groups
+        groups = [whole] if fits else [group for group in self.groups if group]
         tables = [self._draw(group, width) for group in groups]
         lines = [
             *wrap(printable(self.title), width),
