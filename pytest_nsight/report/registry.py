@@ -78,7 +78,8 @@ def read_requests(texts: Iterable[str], folder: Path, source: str = "--nsight-re
         source: the option or setting that asks for it, for an error.
 
     Raises:
-        UsageError: one is not NAME=PATH, no report has that name, or two have the same file.
+        UsageError: one is not NAME=PATH, no report has that name, two have the same file, or one would replace a
+            file of Python, as where the path is forgotten and the tests stand in its place.
     """
     files = tuple(_read_request(text, folder, source) for text in texts)
     refuse_shared_files(files)
@@ -107,6 +108,11 @@ def _read_request(text: str, folder: Path, source: str) -> ReportFile:
         raise UsageError(f"{source} is {text!r}; give NAME=PATH, where NAME is {_names()}")
     report = find_report(name, source)
     file = folder / path
+    if file.suffix == ".py" and file.is_file():
+        raise UsageError(
+            f"the report {name} would replace {file}, a file of Python; give the report a path of its own, such as "
+            f"nsight{report.suffix}"
+        )
     is_folder = path.endswith("/") or file.is_dir()
     return ReportFile(name, file / f"nsight{report.suffix}" if is_folder else file)
 

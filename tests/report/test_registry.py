@@ -55,6 +55,18 @@ def test_a_wrong_request_is_refused_with_the_names_there_are(text: str, tmp_path
         read_requests(["json=x.json", text], tmp_path)
 
 
+def test_a_test_file_is_not_taken_for_the_path_that_was_forgotten(tmp_path: Path) -> None:
+    test_file = tmp_path / "test_softmax.py"
+    test_file.write_text("def test_softmax(): ...\n", encoding="utf-8")
+
+    with pytest.raises(
+        UsageError, match=r"the report html would replace .*test_softmax\.py.* such as nsight\.html"
+    ):
+        read_requests(["html=test_softmax.py"], tmp_path)
+
+    assert read_requests(["html=new.py"], tmp_path) == (ReportFile("html", tmp_path / "new.py"),)
+
+
 @pytest.mark.parametrize("texts", [["json=.", "session=."], ["json=a", "markdown=a"], ["json=a", "html=b/../a"]])
 def test_two_reports_of_one_file_are_refused(texts: list[str], tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"json and (session|markdown|html) would both be written to .*of its own"):
