@@ -155,14 +155,14 @@ class LiveRuns:
         """What all workers have in common.
 
         Args:
-            cases: those whose own time limits count.
+            cases: those whose own time limits count, and whose files the commit should hold.
         """
         given = self._settings
         limits = {case.id: case.timeout_s for case in cases if case.timeout_s is not None}
         return LiveSession(
             id=self._id,
             recorded=self._recorded,
-            commit=self.trees.commit,
+            commit=self.trees.commit_with(cases),
             folder=self.trees.folder,
             collector=self.collector,
             trees={tree.name: tree for tree in self.trees.all},

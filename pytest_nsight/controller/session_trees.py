@@ -14,6 +14,7 @@ from pytest_nsight.controller.trees.git_revision import (
     Revision,
     describe_commit,
     describe_same_tree,
+    has_uncommitted,
     refuse_nested,
     resolve,
 )
@@ -57,6 +58,16 @@ class SessionTrees:
     def commit(self) -> str:
         """Git commit of the user's tree, "" when unknown."""
         return describe_commit(self._settings.root)
+
+    def commit_with(self, cases: Sequence[Case]) -> str:
+        """Git commit of the user's tree, with "+" also where it lacks a file of a test that is measured.
+
+        Args:
+            cases: what is measured.
+        """
+        files = dict.fromkeys(case.id.partition("::")[0] for case in cases)
+        is_whole = not self.commit or self.commit.endswith("+") or not has_uncommitted(self._settings.root, files)
+        return self.commit if is_whole else f"{self.commit}+"
 
     @property
     def notes(self) -> tuple[str, ...]:

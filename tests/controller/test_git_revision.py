@@ -11,6 +11,7 @@ from pytest_nsight.controller.trees.git_revision import (
     Revision,
     check_out,
     find_commit,
+    has_uncommitted,
     refuse_nested,
     remove_worktree,
 )
@@ -130,3 +131,17 @@ def test_a_worktree_is_removed_from_another_worktree(repository: Path, tmp_path:
 
     assert users.exists()
     assert not own.exists()
+
+
+def test_a_file_that_git_does_not_know_is_in_no_commit(repository: Path) -> None:
+    (repository / ".gitignore").write_text("ignored.py\n", encoding="utf-8")
+    for name in ("lib/test_new[1].py", "ignored.py"):
+        (repository / name).write_text("", encoding="utf-8")
+
+    assert has_uncommitted(repository, ["lib/file", "lib/test_new[1].py"])
+    assert has_uncommitted(repository / "lib", ["test_new[1].py"])
+    assert has_uncommitted(repository, ["ignored.py"])
+    assert not has_uncommitted(repository, [])
+    assert not has_uncommitted(repository, ["lib/file", "lib/test_new1.py", "bench.py"])
+    assert not has_uncommitted(repository, ["../elsewhere.py"])
+    assert not has_uncommitted(repository.parent, ["lib/file"])

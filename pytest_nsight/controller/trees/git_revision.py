@@ -200,6 +200,22 @@ def describe_commit(root: Path) -> str:
     return "" if revision.code else revision.text.strip() + ("+" if status.text.strip() else "")
 
 
+def has_uncommitted(root: Path, files: Iterable[str]) -> bool:
+    """Whether git does not know one of some files, so that no commit holds it.
+
+    Args:
+        root: a folder of the repository.
+        files: their paths from there; what lies outside of the repository counts for nothing.
+    """
+    paths = [f":(literal){file}" for file in files]
+    if not paths:
+        return False
+    try:
+        return bool(ask_git(root, "ls-files", "--others", "--", *paths).output)
+    except UsageError:
+        return False
+
+
 def describe_same_tree(revision: Revision) -> str:
     """A sentence for a comparison that no change can fail, as where CI compares the main branch with itself."""
     return (
