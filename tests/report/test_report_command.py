@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import io
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,21 @@ def record(folder: Path, result: SessionResult) -> str:
 def test_a_session_is_shown_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["report", record(tmp_path / "one", canned.quiet())]) == 0
     assert "3 verdicts: 0 regressions, 0 improvements, 3 unchanged" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("encoding", "shown"), [("utf-8", "test_x[μ]"), ("ascii", r"test_x[\u03bc]")])
+def test_names_are_written_as_the_terminal_can(
+    encoding: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = io.TextIOWrapper(io.BytesIO(), encoding)
+    monkeypatch.setattr("sys.stdout", out)
+
+    main(
+        ["report", record(tmp_path / "one", canned.session((canned.verdict(VerdictKind.SAVED, "test_x[μ]", ""),)))]
+    )
+
+    out.seek(0)
+    assert shown in out.read()
 
 
 def test_it_exits_as_the_gate_would(tmp_path: Path) -> None:

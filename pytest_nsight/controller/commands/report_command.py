@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,6 +24,7 @@ from pytest_nsight.report.registry import (
 )
 from pytest_nsight.report.session_file import join_sessions, read_session
 from pytest_nsight.report.session_table import list_rows, read_table, tabulate, write_table
+from pytest_nsight.report.table import speaks_unicode
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +83,7 @@ def report(request: ReportRequest, width: int) -> Reported:
     result = join_sessions([read_session(path) for path in request.sessions])
     _publish(result, files)
     fails = any(verdict.kind.fails_in(strict=result.strict) for verdict in result.verdicts)
-    text = written or terminal.render(result, width)
+    text = written or _render(result, width)
     return Reported("\n".join(line for line in (text, _describe_unjudged(result)) if line), fails)
 
 
@@ -121,10 +123,14 @@ def _report_shards(request: ReportRequest, files: Sequence[ReportFile], width: i
         write_table(tabulate(list_rows(joined.result)), request.table)
     _publish(joined.result, files, step_summary_path())
     commands = workflow_commands(joined.result, Path.cwd())
-    lines = [terminal.render(joined.result, width), commands.rstrip("\n"), _name_files(request, files)]
+    lines = [_render(joined.result, width), commands.rstrip("\n"), _name_files(request, files)]
     if joined.result.strict:
         lines += [f"FAILED --nsight-strict: {gap}" for gap in joined.gaps]
     return Reported("\n".join(line for line in lines if line), joined.fails)
+
+
+def _render(result: SessionResult, width: int) -> str:
+    return terminal.render(result, width, unicode=speaks_unicode(getattr(sys.stdout, "encoding", None)))
 
 
 def _name_files(request: ReportRequest, files: Sequence[ReportFile]) -> str:
