@@ -149,7 +149,10 @@ def _kernels(runs: Sequence[RunSummary], stored: Sequence[RunSummary], noun: str
         if len(ordered) > _MOST_KERNELS
         else ""
     )
-    said = '<p class="soft">Medians over the rounds of the newest run.</p>'
+    above = (
+        "; above them, in grey, those of the newest stored run" if any(name in before for name in ordered) else ""
+    )
+    said = f'<p class="soft">Medians over the rounds of the newest run{above}.</p>'
     return f"<h3>{noun.capitalize()}s of a round</h3>{said}{plot}{more}" if plot else ""
 
 
@@ -230,7 +233,7 @@ def _clock_cells(clocks: Clocks) -> tuple[str, str, str, str]:
     return (
         "" if clocks.sm_mhz is None else f"{clocks.sm_mhz} MHz",
         "" if clocks.power_w is None else f"{clocks.power_w:.0f} W",
-        "" if clocks.temperature_c is None else f"{clocks.temperature_c} C",
+        "" if clocks.temperature_c is None else f"{clocks.temperature_c} °C",
         ""
         if not clocks.throttled
         else f"{percent(clocks.throttled, signed=False)} {', '.join(clocks.reasons)}".strip(),

@@ -82,14 +82,21 @@ def strip(runs: Sequence[StripRun], baseline_ns: float | None, band: float) -> s
             rect(left, upper, right - left, lower - upper, "band"),
             line(left, y(baseline_ns), right, y(baseline_ns), "zero"),
         ]
+    free_from: float = left
     for number, run in enumerate(runs):
         start = left + slot * number
         if number == 0 or run.group != runs[number - 1].group:
             parts.append(line(start, top, start, bottom + 8, "grid"))
             together = sum(1 for other in runs if other.group == run.group)
             room = int(slot * together / LETTER)
-            if room >= _SHORTEST_GROUP:
-                parts.append(text(start + 3, bottom + 22, shorten(run.group, room, "…"), "tick"))
+            before = right - LETTER * len(run.group)
+            if run.group == runs[-1].group and free_from < before < start:
+                # One new run beside many stored ones leaves no room below itself.
+                parts.append(text(right, bottom + 22, run.group, "tick end"))
+            elif room >= _SHORTEST_GROUP:
+                name = shorten(run.group, room, "…")
+                parts.append(text(start + 3, bottom + 22, name, "tick"))
+                free_from = start + 3 + LETTER * (len(name) + 1)
         parts.append(_run(run, start, slot, y))
     return "".join([*parts, CLOSE_SVG])
 

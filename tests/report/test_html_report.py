@@ -66,6 +66,7 @@ def test_cases_stand_worst_first_and_name_everything_about_them() -> None:
     assert 'class="strip"' in slower
     assert 'class="bars"' in slower
     assert "1980 MHz" in slower
+    assert "41 °C" in slower
     assert "<th>launch</th>" in structure
     assert "NVIDIA H200" in text
 
@@ -280,6 +281,25 @@ def test_all_rounds_of_baseline_and_new_runs_are_drawn_run_by_run() -> None:
     assert len(old) == len(new) == 2
     assert all(group.count("h0") == 5 for group in (*old, *new))
     assert "2026-02-01 4be90d0" in case
+
+
+def test_one_new_run_beside_many_stored_ones_is_named_whole() -> None:
+    stored = [StripRun("a run", "2026-02-01 4be90d0", False, True, (), 100.0)] * 10
+    new = StripRun("a run", "this session", True, True, (), 101.0)
+
+    plot = strip([*stored, new], 100.0, 0.01)
+
+    assert re.findall(r'class="(tick|tick end)">(2026[^<]*|this[^<]*)<', plot) == [
+        ("tick", "2026-02-01 4be90d0"),
+        ("tick end", "this session"),
+    ]
+
+
+def test_bars_of_the_baseline_are_explained_where_there_are_any() -> None:
+    said = "above them, in grey, those of the newest stored run"
+
+    assert said in html_report.render(with_baseline())
+    assert said not in html_report.render(canned.full())
 
 
 def test_without_the_baselines_rounds_its_levels_are_drawn() -> None:
