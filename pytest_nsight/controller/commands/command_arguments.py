@@ -17,7 +17,8 @@ from pytest_nsight.model.values import METRICS
 _TEXTS_OF_BASELINES = {
     "list": "a line for each stored case",
     "show": "every save of the cases: when, from which commit, on which board, why",
-    "prune": "name the stored cases whose tests no longer exist; with --delete, remove them",
+    "prune": "name the stored cases whose tests no longer exist, exit code 1 if there are any; with --delete, "
+    "remove them",
 }
 
 
@@ -53,7 +54,7 @@ def add_baselines_arguments(parser: argparse.ArgumentParser) -> list[argparse.Ar
     actions = parser.add_subparsers(required=True, metavar="ACTION")
     added = []
     for name, text in _TEXTS_OF_BASELINES.items():
-        action = actions.add_parser(name, help=text)
+        action = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
         words = ("CASE", "node ids of cases to remove; none to ask pytest which ones have no test")
         metavar, which = words if name == "prune" else ("WORD", "only cases with each WORD in their id")
         action.add_argument("words", nargs="*", metavar=metavar, help=which)

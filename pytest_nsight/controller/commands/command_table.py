@@ -196,7 +196,7 @@ def _calibrate(options: argparse.Namespace) -> Answer:
 COMMANDS = (
     Command("model", _model, "print the name of this machine's folder of baselines"),
     Command("doctor", _doctor, "say whether this machine can measure, and what it lacks; exit code 1 if it cannot"),
-    Command("init", _init, "set this repository up: a first perf test, settings, workflows"),
+    Command("init", _init, "set this repository up: a first perf test, settings, workflows; overwrite nothing"),
     Command("clean", _clean, "remove files that killed sessions and commands left behind", add_folders),
     Command(
         "show",
@@ -207,10 +207,15 @@ COMMANDS = (
     Command(
         "compare",
         _compare,
-        "two sessions, baseline files or traces side by side; exit code 1 on a regression",
+        "two sessions, baseline files or traces side by side; exit code 1 on a regression or other launches",
         add_compare_arguments,
     ),
-    Command("report", _report, "show recorded sessions, or judge all shards of one", add_report_arguments),
+    Command(
+        "report",
+        _report,
+        "show recorded sessions, or judge all shards of one; exit code 1 if a verdict fails",
+        add_report_arguments,
+    ),
     Command(
         "merge-baselines",
         _merge_baselines,
@@ -223,7 +228,7 @@ COMMANDS = (
     Command(
         "bisect",
         _bisect,
-        "find the commit after which a case launches other kernels or is slower",
+        "find the first commit in which a case launches other kernels or is slower",
         add_bisect_arguments,
         epilog="Other arguments go to pytest. Exit code 0: one commit; 1: several may be it; 2: no search.",
         starts_pytest=True,
