@@ -2,8 +2,8 @@
 
 One JSON object a line, so that everything before a crash stays readable. Events, by "event":
 run (format, run, session, recorded, commit, pid, tree) · assignment (seed, cases) · device (name, board,
-environment) · process_failure (case, text) · case · round · conditions · report · case_end ·
-work (case, bytes_moved, flops) · tuned (case, kernels) · canary_fault (case, text) ·
+environment) · process_failure (case, text) · case · attempt (case: it is run once more) · round · conditions ·
+report · case_end · work (case, bytes_moved, flops) · tuned (case, kernels) · canary_fault (case, text) ·
 pair (case, partner, own_rounds, partner_rounds) · pair_fault (case, text) ·
 identity (case, identity, claims) · identity_fault (text) · leaked_state (case, names, stuck) ·
 warning (case, category, module, text, file, line) · fault (text: a collection error) ·
@@ -96,6 +96,7 @@ _EVENTS: dict[str, type[Any]] = {
     "device": _MeasuredDevice,
     "case": _CaseEvent,
     "case_end": _CaseEvent,
+    "attempt": _CaseEvent,
     "round": Round,
     "conditions": Conditions,
     "report": PhaseReport,
@@ -128,9 +129,9 @@ class _Events:
                 raise damaged(path, number, DecodingError("", 'has no field "event"'))
             # What a newer version records beside the known events changes nothing in them.
             if name in _EVENTS:
-                event = _decode(name, fields, path, number)
+                event: Any = _decode(name, fields, path, number)
                 self._by_name.setdefault(name, []).append(event)
-                if isinstance(event, PhaseReport) and was_given_up(event.outcome):
+                if name == "attempt" or (isinstance(event, PhaseReport) and was_given_up(event.outcome)):
                     self._forget_rounds(event.case)
 
     def _forget_rounds(self, case: str) -> None:

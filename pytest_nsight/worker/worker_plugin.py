@@ -152,8 +152,12 @@ class Worker:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Drops the test's last measurement: a plugin may run a failed test again, which then measures again."""
-        self._measurements.pop(item.nodeid, None)
+        """Drops the test's last measurement: a plugin may run a failed test again, which then measures again.
+
+        Not every such plugin reports the attempt before.
+        """
+        if self._measurements.pop(item.nodeid, None) is not None:
+            self._journal.write("attempt", case=item.nodeid)
         return (yield from _ending_this_test_only())
 
     @pytest.hookimpl(trylast=True)

@@ -352,3 +352,43 @@ def test_a_test_that_replaces_what_reads_files_does_not_rename_the_machine(gate:
     result.stdout.no_fnmatch_line("*NO_BASELINE*test_square*")
     result.stdout.no_fnmatch_line("*test_square*NO_BASELINE*")
     result.stdout.fnmatch_lines(["*1 verdict: *"])
+
+
+SILENT_RERUNS = """
+from _pytest.runner import runtestprotocol
+
+def pytest_runtest_protocol(item, nextitem):
+    item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+    reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    if any(report.failed for report in reports):
+        item._initrequest()
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+    for report in reports:
+        item.ihook.pytest_runtest_logreport(report=report)
+    item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+    return True
+"""
+"""Runs a failed test once more and reports the last attempt alone, as the plugin flaky does."""
+
+FLAKY = """
+calls = []
+
+@pytest.mark.nsight(warmup=1, band="99%")
+def test_flaky(nsight):
+    calls.append(1)
+    nsight(chain if len(calls) == 1 else square, torch.ones(8))
+    assert len(calls) > 1
+"""
+
+
+def test_what_an_attempt_that_nobody_reports_has_measured_counts_for_nothing(
+    pytester: pytest.Pytester, gate: Gate
+) -> None:
+    pytester.makeconftest(SILENT_RERUNS)
+
+    result = gate("--nsight-save", "--nsight-runs=1", "--nsight-no-canaries", body=FLAKY)
+
+    result.assert_outcomes(passed=1)
+    text = " ".join(result.stdout.str().split())
+    assert "1 run of 10 rounds" in text
+    result.stdout.fnmatch_lines(["test_flaky *SAVED"])
