@@ -82,6 +82,9 @@ def last_attempt(reports: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, 
     return [report for report in last if not is_subtest(report) or report["outcome"] == "failed"]
 
 
+_ERROR = "E   "
+"""How pytest begins the lines of an error, as below the source of a test that asks for an unknown fixture."""
+
 _STACK = '  File "'
 """How the stack of an error begins, as Python's module traceback writes it."""
 
@@ -98,6 +101,8 @@ def first_line_of(longrepr: object) -> str:
     elif isinstance(longrepr, (list, tuple)):
         longrepr = longrepr[-1] if longrepr else ""
     lines = str(longrepr or "").strip("\n").splitlines()
+    if errors := [line.removeprefix(_ERROR) for line in lines if line.startswith(_ERROR)]:
+        return errors[0].strip()
     if lines and lines[0].startswith(_STACK):
         lines = [line for line in lines if not line.startswith(" ")] or lines
     return next((line.strip() for line in lines if line.strip()), "")
