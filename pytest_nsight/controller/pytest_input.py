@@ -14,6 +14,9 @@ from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import Case
 from pytest_nsight.protocol.mark import find_partners, is_marked, read_mark
 
+CUT_OPTION = "--confcutdir="
+"""Begins the argument that says above which folder pytest loads no conftest.py."""
+
 _WORKERS = pytest.StashKey[tuple[int, int | None]]()
 
 
@@ -72,6 +75,8 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
     arguments = [str(argument) for argument in config.invocation_params.args]
     # pytest looks for them above every argument that is a path, and a report that an option names may exist by now.
     arguments.append(f"--rootdir={config.rootpath}")
+    # A worker of a revision may have its ini file elsewhere, by which pytest decides on conftest files above the root.
+    arguments.append(f"{CUT_OPTION}{config.invocation_params.dir / config.known_args_namespace.confcutdir}")
     if config.inipath is not None:
         arguments += ["-c", str(config.inipath)]
     # pytest opens that file before it asks any plugin, and a worker would write over what this one writes.

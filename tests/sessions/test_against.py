@@ -283,6 +283,20 @@ def test_what_cannot_be_compared_is_one_sentence(
     result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
 
 
+def test_a_conftest_above_the_root_folder_counts_in_both_trees(against: Gate, repository: Path) -> None:
+    (repository / "suite").mkdir()
+    (repository / "test_case.py").unlink()
+    (repository / "suite/test_inner.py").write_text(SUITE.replace("(nsight)", "(nsight, above)"))
+    (repository / "conftest.py").write_text("import pytest\n\n@pytest.fixture\ndef above(): pass\n")
+    commit(repository)
+
+    result = against("--rootdir=suite", "suite")
+
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*NO_BASELINE*")
+    assert "1 without baseline" not in result.stdout.str()
+
+
 def test_a_tree_that_is_the_revision_itself_is_named(against: Gate, repository: Path) -> None:
     same = against("--collect-only")
     (repository / "src/ops.py").write_text(OPS + "# changed\n")

@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_nsight.controller.pytest_input import CUT_OPTION
 from pytest_nsight.controller.trees.git_revision import Revision, check_out, remove_worktree
 from pytest_nsight.controller.trees.other_checkout import refuse_other_checkout
 from pytest_nsight.model.errors import CollectorError, UsageError, unwritable
@@ -168,7 +169,8 @@ class Workspace:
         return Tree(where, tuple(arguments), tuple(sys.path), self._cache_variables("this"))
 
     def _other(self, where: Path, root: Path, ini: Path | None, arguments: Sequence[str]) -> Tree:
-        own = [f"--rootdir={root}", f"--confcutdir={root}", "-c", str(self._find_ini(root, ini))]
+        own = [f"--rootdir={root}", f"{CUT_OPTION}{self._find_cut(root, arguments)}"]
+        own += ["-c", str(self._find_ini(root, ini))]
         path = [self._mapping.map(entry) for entry in sys.path]
         environ = self._cache_variables("against")
         if inherited := os.environ.get("PYTHONPATH"):
@@ -185,6 +187,15 @@ class Workspace:
             commit=self._revision.commit,
             mapping=self._mapping,
         )
+
+    def _find_cut(self, root: Path, arguments: Sequence[str]) -> Path:
+        """The folder above which the revision's pytest loads no conftest.py: never one outside of its worktree."""
+        given = [one.removeprefix(CUT_OPTION) for one in arguments if one.startswith(CUT_OPTION)]
+        cut = self._place(Path(given[-1])) if given else root
+        if not cut.is_relative_to(tree := self._tree.resolve()):
+            return tree
+        # The revision may lack a folder that is new in the user's tree.
+        return next(folder for folder in (cut, *cut.parents) if folder.is_dir())
 
     def _find_ini(self, root: Path, ini: Path | None) -> Path:
         """The revision's own settings; an empty file if it has none: pytest would look in the folders above.
