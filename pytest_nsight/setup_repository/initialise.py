@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.processes.git_calls import ask_git, find_work_tree
-from pytest_nsight.setup_repository.project_files import explain_discovery
+from pytest_nsight.setup_repository.project_files import explain_discovery, has_pytest_table
 from pytest_nsight.setup_repository.workflows import came_from_a_folder, install_commands, render_workflows
 
 TESTS = "perf_tests"
@@ -194,11 +194,9 @@ def _add_settings(root: Path) -> Step:
     for name in _PYTEST_FILES:
         if (root / name).exists():
             return _keep_settings(name, (root / name).read_text(encoding="utf-8"))
-    for name, header in (
-        ("pyproject.toml", "[tool.pytest"),
-        ("tox.ini", "[pytest]"),
-        ("setup.cfg", "[tool:pytest]"),
-    ):
+    if has_pytest_table(root):
+        return _keep_settings("pyproject.toml", (root / "pyproject.toml").read_text(encoding="utf-8"))
+    for name, header in (("tox.ini", "[pytest]"), ("setup.cfg", "[tool:pytest]")):
         if (root / name).exists() and header in (text := (root / name).read_text(encoding="utf-8")):
             return _keep_settings(name, text)
     if (root / "pyproject.toml").exists():

@@ -48,7 +48,7 @@ def is_installable(root: Path) -> bool:
     """
     if (root / "setup.py").exists():
         return True
-    project = _read_pyproject(root)
+    project = read_pyproject(root)
     if project is None:
         return False
     return bool({"project", "build-system"} & set(project)) or _read_setup_cfg(root).has_section("metadata")
@@ -85,7 +85,7 @@ def _lines_to_add(packages: list[str], modules: list[str]) -> str:
 
 def _discovers_by_itself(root: Path) -> bool:
     """Whether setuptools builds the project and has to find its packages by itself."""
-    project = _read_pyproject(root) or {}
+    project = read_pyproject(root) or {}
     backend = project.get("build-system", {}).get("build-backend", "setuptools")
     settings = project.get("tool", {}).get("setuptools", {})
     if not str(backend).startswith("setuptools") or {"packages", "py-modules", "ext-modules", "package-dir"} & set(
@@ -126,7 +126,22 @@ def _find_modules(root: Path) -> list[str]:
     ]
 
 
-def _read_pyproject(root: Path) -> Mapping[str, Any] | None:
+def has_pytest_table(root: Path) -> bool:
+    """Whether pyproject.toml holds settings of pytest, in whichever of TOML's ways.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
+    tool = (read_pyproject(root) or {}).get("tool")
+    return isinstance(tool, Mapping) and "pytest" in tool
+
+
+def read_pyproject(root: Path) -> Mapping[str, Any] | None:
+    """The project's pyproject.toml, None if it has none.
+
+    Raises:
+        UsageError: it cannot be read.
+    """
     path = root / "pyproject.toml"
     if not path.exists():
         return None

@@ -113,6 +113,8 @@ def test_what_exists_is_never_overwritten(repository):
     ("name", "text"),
     [
         ("pyproject.toml", "[tool.pytest.ini_options]\naddopts = ['-q']\n"),
+        ("pyproject.toml", "[tool]\npytest.ini_options.addopts = ['-q']\n"),
+        ("pyproject.toml", "[tool.'pytest'.ini_options]\naddopts = ['-q']\n"),
         ("tox.ini", "[pytest]\naddopts = -q\n"),
         ("setup.cfg", "[tool:pytest]\naddopts = -q\n"),
         (".pytest.ini", "[pytest]\n"),
@@ -139,6 +141,14 @@ def test_a_project_without_pytest_settings_gets_them_in_pyproject(repository):
     assert (repository / "pyproject.toml").read_text() == (
         '[project]\nname = \'x\'\n\n[tool.pytest.ini_options]\nnsight_band = "1%"\nnsight_baselines = "baselines"\n'
     )
+
+
+def test_settings_of_a_plugin_of_pytest_are_not_those_of_pytest(repository):
+    (repository / "pyproject.toml").write_text("[tool.pytest_env]\nHOME = '/tmp'\n")
+
+    set_up(repository)
+
+    assert "[tool.pytest.ini_options]\nnsight_band" in (repository / "pyproject.toml").read_text()
 
 
 def test_everything_is_written_at_the_root_of_the_repository(repository):
