@@ -139,6 +139,17 @@ def test_a_file_in_place_of_the_folder_that_pytest_starts_in_is_one_sentence(rep
         workspace.prepare(repository, None, repository / "perf", (), Build("", 60.0))
 
 
+@pytest.mark.parametrize(
+    "text", [b"[tool]\npytest.ini_options.addopts = '-q'\n", b"[ tool . 'pytest' . ini_options ]\naddopts = '-q'\n"]
+)
+def test_settings_of_the_revision_count_in_each_way_that_toml_has(repository: Path, text: bytes) -> None:
+    commit(repository, {"pyproject.toml": text})
+
+    _, tree = prepare(repository, "HEAD", ini=repository / "pyproject.toml")
+
+    assert tree.arguments[-1] == str(tree.where / "pyproject.toml")
+
+
 @pytest.mark.parametrize("name", ["setup.cfg", "tox.ini", "pyproject.toml"])
 def test_a_file_that_holds_no_settings_of_pytest_may_be_no_utf_8(repository: Path, name: str) -> None:
     commit(repository, {name: b"[metadata]\nauthor = Ren\xe9\n"})

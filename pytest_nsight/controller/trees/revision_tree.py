@@ -21,6 +21,11 @@ from pytest_nsight.processes.git_calls import drop_repository
 from pytest_nsight.processes.log_files import last_lines
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, TreeMapping
 
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
 WORKTREE = "against"
 
 TARGET_VARIABLE = "PYTEST_NSIGHT_AGAINST_TARGET"
@@ -205,7 +210,7 @@ class Workspace:
         """
         mapped = [self._place(ini)] if ini is not None else []
         for path in (*mapped, *(root / name for name in _INI_FILES)):
-            if path.is_file() and _INI_FILES.get(path.name, "").encode() in (content := path.read_bytes()):
+            if path.is_file() and _has_settings(path.name, content := path.read_bytes()):
                 self._check_text(path, content)
                 return path
         self._empty_ini.write_text("[pytest]\n", encoding="utf-8")
@@ -241,6 +246,20 @@ class Workspace:
                 "type it in a checkout of that revision, and correct the setting; "
                 f"its output ({log}) ends with:\n" + (last_lines(log) or "(nothing)")
             )
+
+
+def _has_settings(name: str, content: bytes) -> bool:
+    """Whether pytest takes its settings from a file of this name and content."""
+    header = _INI_FILES.get(name, "").encode()
+    if name != "pyproject.toml":
+        return header in content
+    try:
+        tool = tomllib.loads(content.decode()).get("tool")
+    except ValueError:
+        # pytest itself says what is wrong with it.
+        return header in content
+    # TOML has more ways to write a table than by its header.
+    return isinstance(tool, dict) and "pytest" in tool
 
 
 def _environments(repository: Path) -> tuple[str, ...]:
