@@ -37,6 +37,7 @@ from pytest_nsight.controller.pytest_input import (
     describe_unused,
     is_narrowed,
     read_cases,
+    tolerate_unused_snapshots,
     worker_arguments,
 )
 from pytest_nsight.controller.reported_tests import ReportedTests, tear_down_before
@@ -74,6 +75,7 @@ class Controller:
                 "--nsight under torchrun would measure all on every rank: run pytest once, without torchrun, "
                 "and mark parallel tests with @pytest.mark.nsight(ranks=...), which starts their ranks"
             )
+        tolerate_unused_snapshots(config)
         arguments = worker_arguments(config)
         check_text((*arguments, str(config.rootpath), str(config.invocation_params.dir), *sys.path))
         self._settings = settings

@@ -75,7 +75,7 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
     arguments = [str(argument) for argument in config.invocation_params.args]
     # pytest looks for them above every argument that is a path, and a report that an option names may exist by now.
     arguments.append(f"--rootdir={config.rootpath}")
-    # A worker of a revision may have its ini file elsewhere, by which pytest decides on conftest files above the root.
+    # Else the place of the ini file decides on conftest files above the root, and that of a revision may differ.
     arguments.append(f"{CUT_OPTION}{config.invocation_params.dir / config.known_args_namespace.confcutdir}")
     if config.inipath is not None:
         arguments += ["-c", str(config.inipath)]
@@ -106,6 +106,12 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
         # Every process draws the same numbers, the ranks of a parallel test above all.
         arguments.append(f"--randomly-seed={config.getoption('randomly_seed')}")
     return tuple(arguments)
+
+
+def tolerate_unused_snapshots(config: pytest.Config) -> None:
+    """Has syrupy only warn of snapshots that no test here has used: measured tests use theirs elsewhere."""
+    if hasattr(config.option, "warn_unused_snapshots"):
+        config.option.warn_unused_snapshots = True
 
 
 _INTERACTIVE = {"capture": ("-s", ("no",)), "usepdb": ("--pdb", (True,)), "trace": ("--trace", (True,))}

@@ -255,6 +255,11 @@ def _refuse_combinations(config: pytest.Config) -> None:
             "pytest-benchmark times nothing; leave it out here (add -o addopts= if an ini file gives it): the "
             "baselines of --nsight-save take its place"
         )
+    if getattr(config.option, "update_snapshots", False):
+        raise UsageError(
+            "--snapshot-update would remove the snapshots of measured tests, which run in other processes than "
+            "syrupy looks at; run it without --nsight"
+        )
     if _is_recorded_by_testmon(config.option):
         raise UsageError(
             "pytest-testmon cannot see what measured tests depend on, as they run in other processes, and would "

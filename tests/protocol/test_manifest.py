@@ -249,7 +249,7 @@ def test_the_times_of_a_phase_are_bounded(found: object, duration_s: float, stop
         ("bench.py failed before this call\n  File ...\nOSError: full", "bench.py failed before this call"),
         ('  File "bench.py", line 7, in f', 'File "bench.py", line 7, in f'),
         (
-            "file /tmp/test_a.py, line 4\n  def test_a(size):\nE       fixture 'size' not found\n>       available: tmp_path",
+            "file t.py, line 4\n  def test_a(size):\nE       fixture 'size' not found\n>       available: tmp_path",
             "fixture 'size' not found",
         ),
         (None, ""),

@@ -253,6 +253,41 @@ def test_codspeed_is_refused_as_it_measures_the_tests_itself(pytester: pytest.Py
     result.stderr.fnmatch_lines(["*--codspeed measures the tests itself; run it without --nsight*"])
 
 
+SYRUPY = """
+import pytest
+
+def pytest_addoption(parser):
+    parser.addoption("--snapshot-update", dest="update_snapshots", action="store_true")
+    parser.addoption("--snapshot-warn-unused", dest="warn_unused_snapshots", action="store_true")
+
+used = []
+
+@pytest.fixture
+def snapshot(request):
+    used.append(request.node.nodeid)
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_sessionfinish(session):
+    if not used and not session.config.option.warn_unused_snapshots:
+        session.exitstatus = 1
+"""
+"""Fails a session in whose own process a test has not used its snapshot, as syrupy does."""
+
+
+def test_a_snapshot_of_a_measured_test_does_not_fail_as_unused_and_is_not_removed(
+    pytester: pytest.Pytester, gate: Gate
+) -> None:
+    pytester.makeconftest(SYRUPY)
+
+    measured = gate(*COMMON, body=CASE.replace("(nsight)", "(nsight, snapshot)"))
+    updated = gate("--snapshot-update")
+
+    assert measured.ret == pytest.ExitCode.OK
+    measured.assert_outcomes(passed=1)
+    assert updated.ret == pytest.ExitCode.USAGE_ERROR
+    updated.stderr.fnmatch_lines(["*--snapshot-update would remove the snapshots of measured tests*"])
+
+
 @pytest.mark.long
 def test_the_commands_after_a_failure_work_where_pytest_was_started(
     pytester: pytest.Pytester, gate: Gate, monkeypatch: pytest.MonkeyPatch
