@@ -120,6 +120,13 @@ _PYTHON = (
     Setting("garbage collection thresholds", gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
     Setting("recursion limit", _read_recursion_limit, sys.setrecursionlimit),
     Setting("thread switch interval", sys.getswitchinterval, sys.setswitchinterval),
+    Setting("trace function", sys.gettrace, sys.settrace),
+    Setting("profile function", sys.getprofile, sys.setprofile),
+    Setting(
+        "priority of the process",
+        lambda: os.getpriority(os.PRIO_PROCESS, 0),
+        lambda niceness: os.setpriority(os.PRIO_PROCESS, 0, niceness),
+    ),
     Setting("CPU affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
     _limit("limit of open files", resource.RLIMIT_NOFILE),
     _limit("limit of file size", resource.RLIMIT_FSIZE),
