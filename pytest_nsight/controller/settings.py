@@ -295,10 +295,11 @@ def _name_baselines(config: pytest.Config, given: GivenValues) -> str:
 def _count_runs(given: GivenValues, against: str, *, save: bool) -> int:
     """Runs before the first look; fewer runs of each tree than a verdict needs are refused."""
     default = RUNS_OF_EACH_TREE if against else SAVED_AT_ONCE if save else RUNS_TO_CHECK
-    runs = positive(given.source("runs"), given("runs") or default)
+    source = given.source("runs")
+    runs = positive(source, given("runs") or default)
     if against and runs < RUNS_OF_EACH_TREE:
         raise UsageError(
-            f"--nsight-runs is {runs}; --nsight-against needs at least {RUNS_OF_EACH_TREE} of each tree, "
-            "because fewer runs can neither fail nor clear a case"
+            f"{source} is {runs}; --nsight-against needs at least {RUNS_OF_EACH_TREE} of each tree, "
+            f"because fewer runs can neither fail nor clear a case; give --nsight-runs={RUNS_OF_EACH_TREE}"
         )
     return runs

@@ -272,6 +272,7 @@ def test_the_instrument_is_the_same_on_both_sides_and_the_build_runs_once_in_the
         ("HEAD", ("--nsight-save",), "*run it without --nsight-save*"),
         ("HEAD", ("--nsight-replay=src",), "*run it without --nsight-replay*"),
         ("HEAD", ("--nsight-runs=1",), "*--nsight-runs is 1; --nsight-against needs at least 2 of each tree*"),
+        ("HEAD", ("-o", "nsight_runs=1"), "*nsight_runs in pytest.ini is 1; *; give --nsight-runs=2*"),
     ],
 )
 def test_what_cannot_be_compared_is_one_sentence(
