@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from types import AsyncGeneratorType
 from typing import Any, Protocol, TypeVar, cast
 
 from pytest_nsight.model.roofline import read_work
@@ -194,7 +196,7 @@ class _Deferred:
     """What a call may return in place of running its body.
 
     Attributes:
-        kind: its name.
+        kind: its name, with its article.
         is_function: whether a function returns such a thing.
         has_not_begun: whether a value is such a thing, and nothing of its body has run.
         remedy: what to measure instead.
@@ -206,18 +208,34 @@ class _Deferred:
     remedy: str
 
 
+def _has_not_begun(generator: AsyncGeneratorType[Any, Any]) -> bool:
+    """Whether nothing of an asynchronous generator's body has run."""
+    if sys.version_info >= (3, 12):
+        return inspect.getasyncgenstate(generator) == inspect.AGEN_CREATED
+    frame = generator.ag_frame
+    # Before its body it has run one instruction at most, the one that makes it.
+    return frame is not None and frame.f_lasti <= 0
+
+
 _DEFERRED = (
     _Deferred(
-        "coroutine",
+        "a coroutine",
         inspect.iscoroutinefunction,
         lambda value: inspect.iscoroutine(value) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED,
         "in an ordinary test measure an ordinary function that runs it, as in nsight(lambda: asyncio.run(f(x)))",
     ),
     _Deferred(
-        "generator",
+        "a generator",
         inspect.isgeneratorfunction,
         lambda value: inspect.isgenerator(value) and inspect.getgeneratorstate(value) == inspect.GEN_CREATED,
         "measure an ordinary function that runs it to its end, as in nsight(lambda: list(f(x)))",
+    ),
+    _Deferred(
+        "an asynchronous generator",
+        inspect.isasyncgenfunction,
+        lambda value: inspect.isasyncgen(value) and _has_not_begun(value),
+        "measure an ordinary function that runs a coroutine with its loop over it, as in "
+        "nsight(lambda: asyncio.run(consume(f(x))))",
     ),
 )
 
@@ -227,7 +245,7 @@ def explain_deferred(function: Callable[..., object]) -> str:
     name = getattr(function, "__name__", type(function).__name__)
     for one in _DEFERRED:
         if any(map(one.is_function, (function, type(function).__call__))):
-            return f"{name} is a {one.kind} function, whose call runs nothing: {one.remedy}"
+            return f"{name} is {one.kind} function, whose call runs nothing: {one.remedy}"
     return ""
 
 
@@ -240,11 +258,12 @@ def _check_result(result: T) -> T:
     __tracebackhide__ = True
     for one in _DEFERRED:
         if one.has_not_begun(result):
-            # Python would warn that it was never awaited, beside this error.
-            cast("Any", result).close()
+            if not inspect.isasyncgen(result):
+                # Python would warn that it was never awaited, beside this error.
+                cast("Any", result).close()
             raise TypeError(
-                "nsight(...) cannot measure what it was given: its call returned a "
-                f"{one.kind} that has not begun: {one.remedy}"
+                f"nsight(...) cannot measure what it was given: its call returned {one.kind} that has not begun: "
+                f"{one.remedy}"
             )
     return result
 

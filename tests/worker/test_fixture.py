@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable, Iterator
+import inspect
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -61,18 +62,39 @@ def test_a_generator_function_is_refused_with_what_to_measure_instead(function: 
         Nsight(PlainMeasurement()).pedantic(function)
 
 
+class Events:
+    async def __call__(self) -> AsyncIterator[int]:
+        yield 1
+
+    async def events(self) -> AsyncIterator[int]:
+        yield 1
+
+
+@pytest.mark.parametrize("function", [Events(), Events().events, functools.partial(Events().events)])
+def test_an_asynchronous_generator_function_is_refused_with_what_to_measure_instead(
+    function: Callable[[], object],
+) -> None:
+    said = r"is an asynchronous generator function, whose call runs nothing: .* as in nsight\(lambda: asyncio\.run"
+
+    with pytest.raises(TypeError, match=said):
+        Nsight(PlainMeasurement())(function)
+    with pytest.raises(TypeError, match=said):
+        Nsight(PlainMeasurement()).pedantic(function)
+
+
 @pytest.mark.parametrize(
     ("function", "kind", "instead"),
     [
         (lambda: Service().work(), "coroutine", r"asyncio\.run\(f\(x\)\)"),
         (lambda: Numbers().numbers(), "generator", r"list\(f\(x\)\)"),
+        (lambda: Events().events(), "asynchronous generator", r"asyncio\.run\(consume\(f\(x\)\)\)"),
     ],
 )
 @pytest.mark.filterwarnings("error")
 def test_a_returned_coroutine_or_generator_that_has_not_begun_is_refused(
     function: Callable[[], object], kind: str, instead: str
 ) -> None:
-    said = rf"its call returned a {kind} that has not begun: .* as in nsight\(lambda: {instead}\)"
+    said = rf"its call returned an? {kind} that has not begun: .* as in nsight\(lambda: {instead}\)"
 
     with pytest.raises(TypeError, match=said):
         Nsight(PlainMeasurement())(function)
@@ -99,6 +121,15 @@ def test_a_generator_that_has_begun_is_a_result_like_others() -> None:
         return numbers
 
     assert list(Nsight(PlainMeasurement())(begin)) == []
+
+
+def test_an_asynchronous_generator_that_has_begun_is_a_result_like_others() -> None:
+    async def begin() -> AsyncIterator[int]:
+        events = Events().events()
+        await anext(events)
+        return events
+
+    assert inspect.isasyncgen(Nsight(PlainMeasurement())(lambda: asyncio.run(begin())))
 
 
 def test_a_class_and_what_runs_a_coroutine_are_measured() -> None:
