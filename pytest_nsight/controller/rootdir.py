@@ -138,6 +138,18 @@ def find_root(folder: Path) -> tuple[Path, Path | None]:
     return root, ini
 
 
+def find_baselines(folder: Path) -> Path:
+    """Where a pytest started in a folder has its baselines, relative to it; the default if there are none."""
+    try:
+        root, _, settings = _determine(
+            inifile=None, override_ini=None, args=[], rootdir_cmd_arg=None, invocation_dir=folder
+        )
+    except _UNREADABLE:
+        return Path(DEFAULT_BASELINES)
+    found = root / str(settings.get("nsight_baselines") or DEFAULT_BASELINES)
+    return Path(os.path.relpath(found, folder)) if found.is_dir() else Path(DEFAULT_BASELINES)
+
+
 def _determine(**available: Any) -> tuple[Path, Path | None, Mapping[str, Any]]:
     """The root folder, the ini file and its settings."""
     # Its parameters differ among the versions of pytest; their names have stayed.

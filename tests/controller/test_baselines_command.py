@@ -122,6 +122,21 @@ def test_prune_works_below_the_root(
     assert "2 of 6 stored cases to remove" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("inside", [".", "perf"])
+def test_the_folder_is_the_one_that_the_projects_settings_name(
+    project: Path, monkeypatch: pytest.MonkeyPatch, inside: str
+) -> None:
+    (project / "baselines").rename(project / "stored runs")
+    with (project / "pytest.ini").open("a") as file:
+        file.write("nsight_baselines = stored runs\n")
+    monkeypatch.chdir(project / inside)
+
+    assert main(["baselines", "list"]) == 0
+    assert main(["baselines", "prune", "--delete"]) == 0
+
+    assert {subject.case for subject in load(project / "stored runs", MODEL).runs}.isdisjoint({GONE, GONE_FILE})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("place", ["above", "beside"])
 def test_prune_of_another_projects_baselines_removes_nothing(

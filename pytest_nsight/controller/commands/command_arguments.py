@@ -58,8 +58,8 @@ def add_baselines_arguments(parser: argparse.ArgumentParser) -> list[argparse.Ar
         words = ("CASE", "node ids of cases to remove; none to ask pytest which ones have no test")
         metavar, which = words if name == "prune" else ("WORD", "only cases with each WORD in their id")
         action.add_argument("words", nargs="*", metavar=metavar, help=which)
-        where = "folder of all baselines (default: baselines)"
-        action.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help=where)
+        where = "folder of all baselines (default: the project's)"
+        action.add_argument("--baselines", type=Path, metavar="DIR", help=where)
         action.add_argument("--model", default="", metavar="NAME", help="only the baselines of this GPU model")
         action.set_defaults(action=name)
         added.append(action)
@@ -149,7 +149,7 @@ def add_history_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_folders(parser: argparse.ArgumentParser) -> None:
     """Declares where baselines and sessions are."""
-    where = "folder of all baselines, in git or not (default: baselines)"
-    parser.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help=where)
+    where = "folder of all baselines, in git or not (default: the project's)"
+    parser.add_argument("--baselines", type=Path, metavar="DIR", help=where)
     where = "folder of the sessions (default: .nsight)"
     parser.add_argument("--sessions", type=Path, default=Path(".nsight"), metavar="DIR", help=where)

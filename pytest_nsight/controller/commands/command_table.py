@@ -96,10 +96,19 @@ def _init(_: argparse.Namespace) -> Answer:
     return render(set_up(Path.cwd())), 0
 
 
+def _baselines_of(options: argparse.Namespace) -> Path:
+    """The folder that a command is about: the one given, else that of the project around the current folder."""
+    if options.baselines is not None:
+        return Path(options.baselines)
+    from pytest_nsight.controller.rootdir import find_baselines
+
+    return find_baselines(Path.cwd())
+
+
 def _clean(options: argparse.Namespace) -> Answer:
     from pytest_nsight.controller.abandoned_sessions import remove_abandoned
 
-    return str(remove_abandoned(options.sessions, options.baselines)), 0
+    return str(remove_abandoned(options.sessions, _baselines_of(options))), 0
 
 
 def _show(options: argparse.Namespace) -> Answer:
@@ -145,7 +154,7 @@ def _merge_baselines(options: argparse.Namespace) -> Answer:
 def _baselines(options: argparse.Namespace) -> Answer:
     from pytest_nsight.controller.commands import baselines_command as command
 
-    query = command.BaselinesQuery(options.baselines, options.model, tuple(options.words))
+    query = command.BaselinesQuery(_baselines_of(options), options.model, tuple(options.words))
     if options.action == "prune":
         return command.prune(query, is_wanted=options.delete)
     write = command.list_stored if options.action == "list" else command.show_stored
@@ -157,7 +166,7 @@ def _history(options: argparse.Namespace) -> Answer:
     from pytest_nsight.history.history_report import find_histories, render_text
     from pytest_nsight.report.registry import describe_written
 
-    found = find_histories(options.baselines, options.sessions, options.words, options.metric)
+    found = find_histories(_baselines_of(options), options.sessions, options.words, options.metric)
     if options.html:
         write_page(found, options.html)
         return describe_written(options.html), 0
