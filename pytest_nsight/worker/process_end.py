@@ -6,6 +6,7 @@ run all the same, because recorders use them. So the process ends as always, and
 
 from __future__ import annotations
 
+import _thread
 import os
 import sys
 import threading
@@ -72,7 +73,12 @@ def end_children(after_s: float) -> None:
             child.kill()
 
     if any(not child.daemon for child in _list_children()):
-        threading.Thread(target=wait_and_end, name="pytest-nsight-end", daemon=True).start()
+        try:
+            # Not through threading, which starts none where a test has left no excepthook.
+            _thread.start_new_thread(wait_and_end, ())
+        except RuntimeError:
+            # A test has left a limit that allows no thread, and nothing would end them later.
+            _end_children()
 
 
 def _wait_no_more() -> None:

@@ -12,6 +12,7 @@ import random
 import resource
 import signal
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache, partial
@@ -121,12 +122,10 @@ _PYTHON = (
     Setting("recursion limit", _read_recursion_limit, sys.setrecursionlimit),
     Setting("thread switch interval", sys.getswitchinterval, sys.setswitchinterval),
     Setting("trace function", sys.gettrace, sys.settrace),
+    Setting("sys.excepthook", lambda: sys.excepthook, partial(setattr, sys, "excepthook")),
+    Setting("threading.excepthook", lambda: threading.excepthook, partial(setattr, threading, "excepthook")),
     Setting("profile function", sys.getprofile, sys.setprofile),
-    Setting(
-        "priority of the process",
-        lambda: os.getpriority(os.PRIO_PROCESS, 0),
-        lambda niceness: os.setpriority(os.PRIO_PROCESS, 0, niceness),
-    ),
+    Setting("process priority", partial(os.nice, 0), partial(os.setpriority, os.PRIO_PROCESS, 0)),
     Setting("CPU affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
     _limit("limit of open files", resource.RLIMIT_NOFILE),
     _limit("limit of file size", resource.RLIMIT_FSIZE),

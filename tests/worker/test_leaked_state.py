@@ -73,13 +73,18 @@ CHANGES = {
         "__import__('resource').getrlimit(__import__('resource').RLIMIT_NOFILE)[0] != 64",
     ),
     "garbage collection": ("import gc; gc.disable()", "__import__('gc').isenabled()"),
+    "sys.excepthook": ("sys.excepthook = None", "sys.excepthook is not None"),
+    "threading.excepthook": (
+        "import threading; threading.excepthook = None",
+        "__import__('threading').excepthook is not None",
+    ),
     "trace function": ("sys.settrace(lambda *event: None)", "sys.gettrace() is None"),
     "profile function": ("sys.setprofile(lambda *event: None)", "sys.getprofile() is None"),
 }
 
 if os.geteuid() == 0:
     # Nobody else may raise it again.
-    CHANGES["priority of the process"] = ("os.nice(1)", "os.getpriority(os.PRIO_PROCESS, 0) < 19")
+    CHANGES["process priority"] = ("os.nice(1)", "os.getpriority(os.PRIO_PROCESS, 0) < 19")
 
 TIDY = """
 import pytest

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 PROGRAM = """
-import multiprocessing, signal, sys, time
+import multiprocessing, signal, sys, threading, time
 from pathlib import Path
 from pytest_nsight.worker.process_end import end_children
 
@@ -18,6 +18,8 @@ def run():
     Path(sys.argv[1]).touch()
 
 multiprocessing.get_context("fork").Process(target=run).start()
+# As a test may leave it: no thread can be started then.
+threading.excepthook = sys.excepthook = None
 end_children({after_s})
 """
 
