@@ -5,7 +5,6 @@ Precedence: mark > command line > ini > default.
 
 from __future__ import annotations
 
-import argparse
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -27,6 +26,7 @@ from pytest_nsight.controller.option_values import (
 )
 from pytest_nsight.controller.options import DEFAULT_BASELINES
 from pytest_nsight.controller.pytest_input import taken_workers
+from pytest_nsight.controller.refused_options import refuse_combinations
 from pytest_nsight.gate.measured_shard import Shard, ShardBy
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, SAVED_AT_ONCE
 from pytest_nsight.model.errors import UsageError
@@ -141,7 +141,7 @@ def read_settings(config: pytest.Config) -> Settings:
     given = GivenValues(config)
     refuse_empty(config)
     refuse_unknown(config)
-    _refuse_combinations(config)
+    refuse_combinations(config)
     save = bool(config.getoption("nsight_save"))
     against = config.getoption("nsight_against") or ""
     timeout, durations, here = given("timeout"), given("durations"), config.invocation_params.dir
@@ -227,51 +227,6 @@ def _read_shard(config: pytest.Config, given: GivenValues) -> Shard | None:
     if shard is not None and shard.by is ShardBy.DURATION:
         refuse_other_divider(config)
     return shard
-
-
-_EXCLUSIVE = (
-    ("against", ("save", "replay", "pool"), "compares two trees that it measures itself"),
-    ("pool", ("save", "replay"), "stores runs for calibration"),
-    ("pool", ("shard",), "stores runs of all cases"),
-    ("drill", ("replay", "pool"), "profiles what it has measured"),
-)
-"""Option, the options that it excludes, and why."""
-
-
-def _refuse_combinations(config: pytest.Config) -> None:
-    for option, excluded, why in _EXCLUSIVE:
-        given = [name for name in excluded if config.getoption(f"nsight_{name}")]
-        if given and config.getoption(f"nsight_{option}"):
-            raise UsageError(f"--nsight-{option} {why}; run it without --nsight-{given[0]}")
-    for option in ("setupplan", "setuponly"):
-        if getattr(config.option, option, False):
-            name = f"--setup-{option.removeprefix('setup')}"
-            raise UsageError(f"{name} runs no test, so nothing can be measured; run it without --nsight")
-    if getattr(config.option, "codspeed", False):
-        raise UsageError("--codspeed measures the tests itself; run it without --nsight")
-    if config.getini("nsight_mark") and getattr(config.option, "benchmark_compare_fail", None):
-        raise UsageError(
-            "--benchmark-compare-fail would pass whatever happens: with --nsight and nsight_mark = benchmark, "
-            "pytest-benchmark times nothing; leave it out here (add -o addopts= if an ini file gives it): the "
-            "baselines of --nsight-save take its place"
-        )
-    if getattr(config.option, "update_snapshots", False):
-        raise UsageError(
-            "--snapshot-update would remove the snapshots of measured tests, which run in other processes than "
-            "syrupy looks at; run it without --nsight"
-        )
-    if _is_recorded_by_testmon(config.option):
-        raise UsageError(
-            "pytest-testmon cannot see what measured tests depend on, as they run in other processes, and would "
-            "leave them out when it changes; add --testmon-nocollect, or choose tests with --nsight-affected"
-        )
-
-
-def _is_recorded_by_testmon(option: argparse.Namespace) -> bool:
-    wanted = ("testmon", "testmon_noselect", "testmon_forceselect")
-    unwanted = ("testmon_nocollect", "no-testmon")
-    has_any = [any(getattr(option, name, False) for name in names) for names in (wanted, unwanted)]
-    return has_any == [True, False]
 
 
 def _list_reports(given: GivenValues) -> Iterator[str]:
