@@ -16,7 +16,7 @@ import numpy as np
 
 from pytest_nsight.analysis.bottleneck import Bottleneck
 from pytest_nsight.analysis.idle_causes import HOST_GAP_NS, IdleCause
-from pytest_nsight.analysis.intervals import TimeSet
+from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.analysis.range_tree import OUTSIDE, RangeNode, RangeTable
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.sorted_keys import distinct
@@ -112,19 +112,26 @@ def locate(
 
 
 def _point_out_gap(bottleneck: Bottleneck | None, timeline: Timeline) -> Bottleneck | None:
-    """A bottleneck that says so if one gap is most of the wall time of a device, as the start of a program is."""
-    idle = timeline.busy.complement(timeline.whole())
-    if bottleneck is None or not len(idle.start):
+    """A bottleneck that says so if all devices are idle at once in one gap that is most of the wall time."""
+    gap_ns, after_ns = _find_longest_gap(timeline)
+    if bottleneck is None or gap_ns <= max(_MOSTLY * timeline.whole().length_ns.max(initial=0), HOST_GAP_NS):
         return bottleneck
-    longest = int(idle.length_ns.argmax())
-    gap_ns = int(idle.length_ns[longest])
-    wall_ns = timeline.whole().total_ns // timeline.axis.lines
-    if gap_ns <= max(_MOSTLY * wall_ns, HOST_GAP_NS):
-        return bottleneck
-    after = duration(int(idle.start_ns[longest] - timeline.whole().start_ns[0]))
+    after = duration(after_ns)
     part = f"one gap has {duration(gap_ns)}, {after} after the first launch"
     remedy = f"record without that gap, as with --delay of nsys, or {bottleneck.remedy}"
     return replace(bottleneck, evidence=f"{bottleneck.evidence}; {part}", remedy=remedy)
+
+
+def _find_longest_gap(timeline: Timeline) -> tuple[int, int]:
+    """The longest time in which no device works, and how long after the first launch it begins."""
+    busy = timeline.busy
+    axis = Axis(timeline.axis.low_ns, timeline.axis.span_ns, min(timeline.axis.lines, 1))
+    united = TimeSet.union(axis, np.zeros(len(busy.start), np.int64), busy.start_ns, busy.start_ns + busy.length_ns)
+    gaps_ns = united.start[1:] - united.end[:-1]
+    if not len(gaps_ns):
+        return 0, 0
+    longest = int(gaps_ns.argmax())
+    return int(gaps_ns[longest]), int(united.end[longest])
 
 
 def _list_stretches(trace: Trace, timeline: Timeline, table: RangeTable) -> _InnermostRanges:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.analysis.idle_causes import HOST_GAP_NS, IdleCause
+from pytest_nsight.analysis.limit_classes import BottleneckClass
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.range_tree import OUTSIDE
 from pytest_nsight.collectors.nsys.read import read
@@ -144,3 +145,30 @@ def test_many_gaps_are_no_reason_to_leave_one_out(tmp_path: Path) -> None:
 
     assert found is not None
     assert "one gap" not in found.evidence
+
+
+def test_a_gap_of_one_device_while_another_works_is_none_to_leave_out(tmp_path: Path) -> None:
+    """What is recorded after that gap is not there: the other device does all of its work meanwhile."""
+    trace = TraceBuilder().launch("probe", 0, 100, api_at=-10, device=1)
+    for step in range(10):
+        at = 1_000_000 * step
+        trace.launch("stencil", at + 200, at + 990_000, api_at=at)
+
+    found = picture_of(trace, tmp_path).bottleneck
+
+    assert found is not None
+    assert found.limit is BottleneckClass.IMBALANCE
+    assert "one gap" not in found.evidence
+    assert "--delay" not in found.remedy
+
+
+def test_a_gap_of_all_devices_is_pointed_out_though_they_reach_it_one_after_the_other(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    for device in range(2):
+        trace.launch("init", 100, 200 + 300 * device, api_at=0, device=device)
+        trace.launch("stencil", 2_000_000_000 - 10 * device, 2_001_000_000, api_at=1_999_000_000, device=device)
+
+    found = picture_of(trace, tmp_path).bottleneck
+
+    assert found is not None
+    assert "one gap has 2.00 s, 400 ns after the first launch" in found.evidence
