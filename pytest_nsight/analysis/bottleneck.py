@@ -62,7 +62,9 @@ class Bottleneck:
 def classify(
     states: Mapping[TimeState, int], mix: KernelMix, program: RecordedProgram | None = None, waiting: float = 0.0
 ) -> Bottleneck | None:
-    """The bottleneck of a window; None for an empty one.
+    """The bottleneck of a window; None for an empty one, and for one that holds only work launched elsewhere.
+
+    A window whose ranges mostly wait for such work has one.
 
     Args:
         states: how long the devices are in each state.
@@ -74,12 +76,13 @@ def classify(
     other_ns = states.get(DeviceWork.OTHER, 0)
     states = {state: time_ns for state, time_ns in states.items() if state is not DeviceWork.OTHER}
     wall_ns = sum(states.values())
-    if not wall_ns:
-        return None
+    # All of the window may be work that was launched elsewhere, and all that the ranges do a wait for it.
     if other_ns > wall_ns and waiting > _MOSTLY:
         evidence = f"{100 * waiting:.1f} % of its time: the host waits for work that was launched elsewhere"
         limit = BottleneckClass.SYNCHRONISATION
         return Bottleneck(limit, waiting, evidence, program.remedy(limit))
+    if not wall_ns:
+        return None
     of_kernels = judge_kernels(mix, states)
     limit, parts = _find_largest(states, CLASS_OF[of_kernels])
     share = sum(parts.values()) / wall_ns

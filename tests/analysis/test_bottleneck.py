@@ -257,6 +257,24 @@ def test_chosen_ranges_that_wait_for_other_work_synchronise(tmp_path: Path, *, l
     assert picture.bottleneck.share == pytest.approx(8 / 9)
 
 
+def test_ranges_that_wait_while_the_device_does_only_other_work_synchronise(tmp_path: Path) -> None:
+    """Other work keeps the device busy before, during and after the wait: no time is the range's own."""
+    trace = TraceBuilder().launch("gemm", 0, 9 * MS, api_at=0)
+    trace.range("finish", MS, 3 * MS, domain="").call("cudaStreamSynchronize_v3020", MS + 10, 3 * MS - 10)
+
+    found = analyse(read(trace.write(tmp_path / "trace.sqlite")), name="finish").bottleneck
+
+    assert found is not None
+    assert found.limit is BottleneckClass.SYNCHRONISATION
+    assert found.evidence == "100.0 % of its time: the host waits for work that was launched elsewhere"
+
+
+def test_ranges_that_do_not_wait_while_the_device_does_only_other_work_have_no_limit(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("gemm", 0, 9 * MS, api_at=0).range("prepare", MS, 3 * MS, domain="")
+
+    assert analyse(read(trace.write(tmp_path / "trace.sqlite")), name="prepare").bottleneck is None
+
+
 def test_waits_of_several_threads_in_one_range_count_once(tmp_path: Path) -> None:
     picture = analyse(read(waiting(3, launches=True).write(tmp_path / "a.sqlite")))
 
