@@ -51,17 +51,19 @@ def note_changed_work(before: LabelledRanges, after: LabelledRanges) -> tuple[st
     """
     labels = _choose_labels(before, after)
     old, new = (_count_by_label(ranges, labels) for ranges in (before, after))
+    # Outside of all ranges nothing says how many steps there are.
+    is_outside_comparable = (bool(labels) and all(old[label].ranges == new[label].ranges for label in labels)) or (
+        not _is_other_number_of_steps(old[OUTSIDE].counts, new[OUTSIDE].counts)
+    )
     changes: dict[tuple[str, str], tuple[float, float]] = {}
-    for label in (*labels, OUTSIDE):
+    for label in (*labels, OUTSIDE) if is_outside_comparable else labels:
         one, other = old[label], new[label]
-        if label != OUTSIDE and not (one.ranges and other.ranges):
+        if not (one.ranges and other.ranges):
             continue
         for name in dict.fromkeys((*one.counts, *other.counts)):
             pair = one.counts.get(name, 0) / one.ranges, other.counts.get(name, 0) / other.ranges
             if pair[0] != pair[1] and (one.ranges == other.ranges or abs(pair[1] - pair[0]) >= _HALF):
                 changes[label, name] = pair
-    if not labels and _is_other_number_of_steps(old[OUTSIDE].counts, new[OUTSIDE].counts):
-        return ()
     moves = _find_moves(changes, {label: old[label].ranges for label in (*labels, OUTSIDE)})
     left = {key: pair for key, pair in changes.items() if key not in moves}
     sentences = [*_describe_moves(moves), *_describe_changes(left, has_labels=bool(labels))]
@@ -104,7 +106,7 @@ def _count_by_label(ranges: LabelledRanges, labels: Sequence[str]) -> dict[str, 
             table.costs.members,
             trace.launches.shape[table.costs.placed],
             shapes,
-            np.ones(len(table.costs.placed)) > 0,
+            np.ones(len(table.costs.placed), np.bool_),
         ),
         (table.costs.waiting, trace.calls.name[table.costs.calling], texts, is_sync),
     )
@@ -170,10 +172,16 @@ def _describe_changes(changes: Mapping[tuple[str, str], tuple[float, float]], *,
         by_label.setdefault(label, []).append((name, old, new))
     for label, rows in by_label.items():
         ordered = sorted(rows, key=lambda row: (-abs(row[2] - row[1]), row[0]))
-        texts = [f"{name} {old:.4g} -> {new:.4g}" for name, old, new in ordered]
+        texts = [f"{name} {_write_pair(old, new)}" for name, old, new in ordered]
         outside = " outside of every range" if has_labels else ""
         what = f" of one {label}" if label != OUTSIDE else outside
         yield f"launches and waits{what} that changed: {name_some(texts, _MOST_NAMES)}"
+
+
+def _write_pair(old: float, new: float) -> str:
+    """Two different numbers with four significant digits, or as many as distinguish them."""
+    pairs = [(f"{old:.{digits}g}", f"{new:.{digits}g}") for digits in (4, 6, 8, 17)]
+    return " -> ".join(next(pair for pair in pairs if pair[0] != pair[1]))
 
 
 def _place(label: str) -> str:

@@ -89,3 +89,40 @@ def test_a_trace_that_lost_kernels_says_nothing_of_counts(tmp_path: Path) -> Non
         trace.call("cudaLaunchKernel_v7000", at + 50, at + 60)
 
     assert notes_of(before, trace.write(tmp_path / "b.sqlite")) == []
+
+
+def steps_with_work_behind(folder: Path, name: str, *, steps: int, extra: int = 0, clears: int = 1) -> Path:
+    """Ranges around the forward pass alone: the backward pass and the optimizer launch outside of every range."""
+    trace = TraceBuilder()
+    for number in range(steps):
+        at = 100_000 * number
+        trace.range("forward", at + 10, at + 40_000, domain="")
+        for launch in range(12 + (extra if number == 0 else 0)):
+            start = at + 100 + 100 * launch
+            trace.launch("gemm", start, start + 50, api_at=at + 20 + launch)
+        trace.launch("gemm_backward", at + 60_000, at + 61_000, api_at=at + 50_000)
+        trace.launch("adam", at + 62_000, at + 63_000, api_at=at + 50_100)
+        for launch in range(clears):
+            trace.memset(at + 64_000 + launch, at + 64_001 + launch, 64, api_at=at + 50_200 + launch)
+    return trace.write(folder / f"{name}.sqlite")
+
+
+def test_more_steps_change_nothing_of_what_is_launched_outside_of_every_range(tmp_path: Path) -> None:
+    before = steps_with_work_behind(tmp_path, "a", steps=STEPS)
+
+    assert notes_of(before, steps_with_work_behind(tmp_path, "b", steps=STEPS + 2)) == []
+
+
+def test_work_outside_of_every_range_is_compared_where_all_ranges_are_as_many(tmp_path: Path) -> None:
+    before = steps_with_work_behind(tmp_path, "a", steps=STEPS)
+    (note,) = notes_of(before, steps_with_work_behind(tmp_path, "b", steps=STEPS, clears=3))
+
+    assert note.startswith("launches and waits outside of every range that changed: memset")
+    assert note.endswith("6 -> 18")
+
+
+def test_one_launch_more_in_one_of_many_ranges_shows_in_the_numbers(tmp_path: Path) -> None:
+    before = steps_with_work_behind(tmp_path, "a", steps=400)
+    found = notes_of(before, steps_with_work_behind(tmp_path, "b", steps=400, extra=1))
+
+    assert found == ["launches and waits of one forward that changed: gemm 12 -> 12.0025"]
