@@ -97,15 +97,20 @@ def find_leading_labels(table: RangeTable, counts: Ints) -> Flags:
     """
     outer = table.parent == NO_PARENT
     of_range = counts[table.label]
-    above = _count_above(table.parent, of_range >= FEWEST_REPETITIONS)
+    above = count_above(table.parent, of_range >= FEWEST_REPETITIONS)
     leading = outer | outer[table.parent] | ((of_range > 1) & (above <= 1))
     found = np.zeros(len(table.labels), np.bool_)
     found[table.label[leading]] = True
     return found
 
 
-def _count_above(parent: Ints, flags: Flags) -> Ints:
-    """How many of the ranges that enclose each range are flagged; takes log2(depth) passes."""
+def count_above(parent: Ints, flags: Flags) -> Ints:
+    """How many of the ranges that enclose each range are flagged; takes log2(depth) passes.
+
+    Args:
+        parent: shape (ranges,), position of the enclosing range, NO_PARENT for an outermost one.
+        flags: shape (ranges,).
+    """
     known = parent != NO_PARENT
     total = np.where(known, flags[parent], 0).astype(np.int64)
     jump = parent.copy()

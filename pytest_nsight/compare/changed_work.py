@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.analysis.host_waits import is_synchronisation
+from pytest_nsight.analysis.range_mix import count_above
 from pytest_nsight.analysis.range_tree import OUTSIDE
 from pytest_nsight.compare.labelled_ranges import LabelledRanges
 from pytest_nsight.model.api_calls import flag_calls, function_name
@@ -20,7 +21,6 @@ from pytest_nsight.model.shapes import COMPUTE_KINDS
 from pytest_nsight.model.trace import Ints
 from pytest_nsight.model.units import name_some
 from pytest_nsight.trace.attribution import Membership
-from pytest_nsight.trace.nesting import NO_PARENT
 
 _MOST_LABELS = 200
 """That are counted: those with the most ranges among the leading ones."""
@@ -76,24 +76,15 @@ def _choose_labels(*traces: LabelledRanges) -> list[str]:
     sizes: Counter[str] = Counter()
     for ranges in traces:
         table = ranges.table
-        depth = _measure_depths(table.parent)
-        for number, size in enumerate(np.bincount(table.label, minlength=len(table.labels)).tolist()):
-            label = table.labels[number]
+        depth = count_above(table.parent, np.ones(len(table.parent), np.bool_))
+        least = np.full(len(table.labels), len(depth))
+        np.minimum.at(least, table.label, depth)
+        found = np.bincount(table.label, minlength=len(table.labels))
+        for label, size, depth_of_label in zip(table.labels, found.tolist(), least.tolist(), strict=True):
             if label in ranges.leading:
                 sizes[label] += size
-                least = int(depth[table.label == number].min())
-                depths[label] = max(least, depths.get(label, 0))
+                depths[label] = max(depth_of_label, depths.get(label, 0))
     return sorted((label for label, _ in sizes.most_common(_MOST_LABELS)), key=lambda label: (depths[label], label))
-
-
-def _measure_depths(parent: Ints) -> Ints:
-    """How many ranges enclose each range."""
-    depth = np.zeros(len(parent), np.int64)
-    above = parent.copy()
-    while (inside := above != NO_PARENT).any():
-        depth += inside
-        above = np.where(inside, parent[above], NO_PARENT)
-    return depth
 
 
 def _count_by_label(ranges: LabelledRanges, labels: Sequence[str]) -> dict[str, _CountedWork]:
