@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_nsight.analysis.python_lines import StackLines, label_places
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.collectors.nsys.scrub import scrub
 from pytest_nsight.model.python_stacks import PythonPlace
@@ -117,3 +118,43 @@ def test_a_scrubbed_export_has_the_stacks_and_not_the_folders(tmp_path: Path) ->
     content = (tmp_path / "scrubbed.sqlite").read_bytes()
     assert b"secret" not in content
     assert b"home" not in content
+
+
+def test_a_file_of_the_program_stays_its_own_though_it_is_named_like_a_compiler(tmp_path: Path) -> None:
+    where = "/home/joe/torchinductor_bench.py"
+    path = (
+        TraceBuilder().launch("a", 10, 20, api_at=5).python_stack(7, f"f @ {where}:3").write(tmp_path / "a.sqlite")
+    )
+    scrub(path, tmp_path / "scrubbed.sqlite")
+
+    assert [place.file for place in read(tmp_path / "scrubbed.sqlite").python.places] == ["torchinductor_bench.py"]
+
+
+@pytest.mark.parametrize(
+    ("file", "scrubbed"),
+    [
+        ("/tmp/torchinductor_joe/ab/cabc.py", "/torchinductor_/cabc.py"),
+        ("/home/joe/run/torch_compile_debug/run_1/output_code.py", "/torch_compile_debug/output_code.py"),
+        ("/home/joe/.triton/cache/AB12/launcher.py", "/.triton/launcher.py"),
+    ],
+)
+def test_code_that_a_compiler_has_written_is_not_the_program_s_own_once_it_is_scrubbed(
+    file: str, scrubbed: str, tmp_path: Path
+) -> None:
+    builder = TraceBuilder().launch("a", 10, 20, api_at=5).python_stack(7, f"call @ {file}:31", *LOOP)
+    path = builder.write(tmp_path / "trace.sqlite")
+    scrub(path, tmp_path / "scrubbed.sqlite")
+    whole, rest = read(path), read(tmp_path / "scrubbed.sqlite")
+
+    assert rest.python.places[rest.python.place[0]].file == scrubbed
+    assert [trace.python.places[number].line for trace in (whole, rest) for number in name_stacks(trace)] == [
+        12,
+        12,
+    ]
+    assert b"joe" not in (tmp_path / "scrubbed.sqlite").read_bytes()
+
+
+def name_stacks(trace: Trace) -> list[int]:
+    """The places that name the stacks: those with the label of each."""
+    lines, labels = StackLines.of(trace.python), label_places(trace.python.places)
+    return [labels.index(lines.labels[number]) for number in lines.line.tolist()]

@@ -78,6 +78,8 @@ _NVTX_KINDS = (34, 59, 60, 70, 71, 75, 76)
 _STRING_COLUMNS = ("textId", "demangledName", "shortName", "mangledName", "nameId")
 # What says that a file is not the program's own, and what it is called there.
 _INSTALLED = re.compile(r"/(?:lib(?:64)?/python3\.\d+/)?(?:site|dist)-packages/.*|/lib(?:64)?/python3\.\d+/.*")
+# Folders of what TorchInductor and Triton have written, that of a user without the name.
+_WRITTEN = re.compile(r"/(torchinductor_(?=[^/]*/)|torch_compile_debug(?=/)|\.triton(?=/))")
 # A diagnostic is kept if it is prose: no path, no assignment, nothing quoted.
 _NOT_PROSE = re.compile(r"""[/\\`@$]|\w=|(^|[\s(])['"]""")
 
@@ -225,6 +227,8 @@ def _name_file(path: bytes | None) -> str:
 
 def _name_python_file(path: bytes | None) -> str:
     text = (path or b"").decode(errors="replace")
+    if match := _WRITTEN.search(text):
+        return f"/{match[1]}/{file_name(text)}"
     match = _INSTALLED.search(text)
     return match[0] if match else file_name(text)
 
