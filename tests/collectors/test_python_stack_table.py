@@ -102,6 +102,34 @@ def test_payloads_of_others_are_left_alone(tmp_path: Path) -> None:
     assert not [text for text in trace.notes if "Python" in text]
 
 
+@pytest.mark.parametrize("domain", ["NCCL", ""])
+def test_payloads_of_another_domain_that_share_a_number_are_no_stacks(domain: str, tmp_path: Path) -> None:
+    """Each domain numbers the forms of its payloads itself."""
+    builder = TraceBuilder().launch("a", 10, 20, api_at=5).python_stack(7, *LOOP).domain(domain)
+    (blob,) = [row["binaryData"] for row in builder.rows["NVTX_EVENTS"] if row.get("binaryData")]
+    assert isinstance(blob, bytes)
+    for foreign in (blob, blob[:32] + b"secret " * 9):
+        for task in (1 << 56 | 100 << 24 | 100, None):
+            place = {"globalTid": task, "domainId": 2 if domain else 0}
+            builder.row("NVTX_EVENTS", start=8, eventType=34, binaryData=foreign, **place)
+    path = builder.write(tmp_path / "trace.sqlite")
+    scrub(path, tmp_path / "scrubbed.sqlite")
+
+    for trace in (read(path), read(tmp_path / "scrubbed.sqlite")):
+        assert trace.python.at_ns.tolist() == [7]
+        assert not [text for text in trace.notes if "Python" in text]
+    assert b"secret" not in (tmp_path / "scrubbed.sqlite").read_bytes()
+
+
+def test_two_processes_may_give_one_number_to_calls_and_to_samples(tmp_path: Path) -> None:
+    builder = TraceBuilder().launch("a", 10, 20, api_at=5).python_stack(7, *LOOP)
+    builder.python_stack(8, *LOOP, is_sample=False, process=200)
+    (sample,) = [row["binaryData"] for row in builder.rows["NVTX_EVENTS"] if row.get("start") == 7]
+    builder.rows["NVTX_EVENTS"][-1]["binaryData"] = sample
+
+    assert read_built(builder, tmp_path).python.is_sample.tolist() == [True, False]
+
+
 def test_a_scrubbed_export_has_the_stacks_and_not_the_folders(tmp_path: Path) -> None:
     builder = TraceBuilder().launch("a", 10, 20, api_at=5)
     builder.python_stack(7, "call @ /home/me/.venv/lib/python3.12/site-packages/torch/nn/module.py:5", *LOOP)

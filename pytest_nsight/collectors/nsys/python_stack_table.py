@@ -8,14 +8,14 @@ the file, and the line. An export has the payloads only if `nsys export --includ
 from __future__ import annotations
 
 import html
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from pytest_nsight.collectors.nsys.columns import process_ids, thread_ids
-from pytest_nsight.collectors.nsys.nvtx_table import NVTX
+from pytest_nsight.collectors.nsys.columns import ID_BITS, process_ids, thread_ids
+from pytest_nsight.collectors.nsys.nvtx_table import DOMAIN_CREATE, NVTX
 from pytest_nsight.collectors.nsys.open_export import Export
 from pytest_nsight.collectors.nsys.string_table import read_texts
 from pytest_nsight.model.python_stacks import PYTHON_DOMAINS, SAMPLE_DOMAIN, PythonPlace, PythonStacks
@@ -40,11 +40,39 @@ Words = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 
 
+class StackMarks(NamedTuple):
+    """What shows that a mark is a stack of Python.
+
+    Attributes:
+        schemas: number of a payload -> name of its form; each domain numbers its own, so that others may share it.
+        domains: process, as in global ids, and number of a domain in it -> name.
+    """
+
+    schemas: Mapping[int, str]
+    domains: Mapping[tuple[int, int], str]
+
+    def find_domain(self, global_tid: object, domain: object, schema: int | None) -> str | None:
+        """The domain of a stack, one of PYTHON_DOMAINS; None where a mark is none.
+
+        Args:
+            global_tid: of the mark; a damaged row may hold anything.
+            domain: its number, likewise.
+            schema: number of its payload, None where it has none.
+        """
+        if not isinstance(global_tid, int) or not isinstance(domain, int) or not domain:
+            return None
+        if schema is None or schema not in self.schemas:
+            return None
+        name = self.domains.get((global_tid >> ID_BITS, domain), self.schemas[schema])
+        return name if name in PYTHON_DOMAINS else None
+
+
 class _Blobs(NamedTuple):
     """The payloads, one behind the other."""
 
     at_ns: Words
     global_tid: Words
+    domain: Words
     words: Words
     first: Words
     length: Words
@@ -114,8 +142,8 @@ def find_string_ids(export: Export) -> tuple[Words, Words]:
     return (none, none) if frames is None else (distinct(frames.function), distinct(frames.file))
 
 
-def find_schemas(export: Export) -> dict[int, str]:
-    """The numbers of the payloads that are stacks of Python, and their domains.
+def find_marks(export: Export) -> StackMarks:
+    """The payloads that are stacks of Python, and the domains of all processes.
 
     Args:
         export: the file.
@@ -123,10 +151,19 @@ def find_schemas(export: Export) -> dict[int, str]:
     Raises:
         TraceError: the file is damaged.
     """
-    if not export.has(SCHEMAS, "schemaId", "name") or not export.has(NVTX, PAYLOAD, "globalTid"):
-        return {}
+    if not export.has(SCHEMAS, "schemaId", "name") or not export.has(
+        NVTX, PAYLOAD, "globalTid", "domainId", "text"
+    ):
+        return StackMarks({}, {})
     rows = export.query(f"SELECT schemaId, name FROM {SCHEMAS} WHERE typeof(schemaId) = 'integer'")
-    return {schema: name for schema, name in rows if name in PYTHON_DOMAINS}
+    schemas = {schema: name for schema, name in rows if name in PYTHON_DOMAINS}
+    if not schemas:
+        return StackMarks({}, {})
+    rows = export.query(
+        f"SELECT globalTid, domainId, text FROM {NVTX} WHERE eventType = {DOMAIN_CREATE} AND text IS NOT NULL "
+        "AND typeof(globalTid) = 'integer' AND typeof(domainId) = 'integer'"
+    )
+    return StackMarks(schemas, {(task >> ID_BITS, number): name for task, number, name in rows})
 
 
 def payload_schema(blob: bytes | None) -> int | None:
@@ -138,16 +175,16 @@ def payload_schema(blob: bytes | None) -> int | None:
 
 def _read_frames(export: Export) -> tuple[_Frames | None, int]:
     """The frames, None where the export has no such payload; and how many stacks have another form."""
-    schemas = find_schemas(export)
-    if not schemas:
+    marks = find_marks(export)
+    if not marks.schemas:
         return None, 0
     blobs = _read_blobs(export)
     if not len(blobs.first):
         return None, 0
-    start, is_whole = _find_first_frames(blobs, [schema for schema in schemas if _has_form(export, schema)])
-    schema = blobs.words[blobs.first + _SCHEMA_WORD]
-    unread = int((np.isin(schema, list(schemas)) & ~is_whole).sum())
-    rows = np.flatnonzero(is_whole)
+    is_stack, is_sample = _flag_stacks(marks, blobs)
+    start, is_whole = _find_first_frames(blobs, [schema for schema in marks.schemas if _has_form(export, schema)])
+    unread = int((is_stack & ~is_whole).sum())
+    rows = np.flatnonzero(is_stack & is_whole)
     frames = _count_frames(blobs.words, start[rows] - 1)
     first = np.cumsum(frames) - frames
     within = np.arange(int(frames.sum())) - np.repeat(first, frames)
@@ -155,7 +192,7 @@ def _read_frames(export: Export) -> tuple[_Frames | None, int]:
     found = _Frames(
         at_ns=blobs.at_ns[rows],
         global_tid=blobs.global_tid[rows],
-        is_sample=np.array([schemas[number] == SAMPLE_DOMAIN for number in schema[rows].tolist()], np.bool_),
+        is_sample=is_sample[rows],
         first=first,
         function=blobs.words[at],
         file=blobs.words[at + 1],
@@ -163,6 +200,17 @@ def _read_frames(export: Export) -> tuple[_Frames | None, int]:
         line=blobs.words[at + 2].astype(np.int32).astype(np.int64),
     )
     return found, unread
+
+
+def _flag_stacks(marks: StackMarks, blobs: _Blobs) -> tuple[Flags, Flags]:
+    """Which payloads are stacks of Python, and which of these are samples, shape (payloads,) each."""
+    columns = blobs.global_tid >> ID_BITS << ID_BITS, blobs.domain, blobs.words[blobs.first + _SCHEMA_WORD]
+    kind, kinds = rank_groups(rank_groups(*columns[:2])[0], columns[2])
+    one = np.zeros(kinds, np.int64)
+    one[kind] = np.arange(len(kind))
+    names = [marks.find_domain(*row) for row in zip(*(column[one].tolist() for column in columns), strict=True)]
+    is_stack = np.array([name is not None for name in names], np.bool_)[kind]
+    return is_stack, np.array([name == SAMPLE_DOMAIN for name in names], np.bool_)[kind]
 
 
 def _has_form(export: Export, schema: int) -> bool:
@@ -182,15 +230,17 @@ def _has_form(export: Export, schema: int) -> bool:
 def _read_blobs(export: Export) -> _Blobs:
     """The payloads of all marks, as words of 8 bytes."""
     rows = export.query(
-        f"SELECT start, globalTid, {PAYLOAD} FROM {NVTX} WHERE eventType = {_MARK} AND typeof(start) = 'integer' "
-        f"AND typeof(globalTid) = 'integer' AND typeof({PAYLOAD}) = 'blob' AND length({PAYLOAD}) >= ?",
+        f"SELECT start, globalTid, domainId, {PAYLOAD} FROM {NVTX} WHERE eventType = {_MARK} "
+        "AND typeof(start) = 'integer' AND typeof(globalTid) = 'integer' AND typeof(domainId) = 'integer' "
+        f"AND typeof({PAYLOAD}) = 'blob' AND length({PAYLOAD}) >= ?",
         _WORD * _HEADER_WORDS,
     )
     parts = [blob[: len(blob) // _WORD * _WORD] for *_, blob in rows]
     length = np.array([len(part) // _WORD for part in parts], np.int64)
     return _Blobs(
         at_ns=np.array([start for start, *_ in rows], np.int64),
-        global_tid=np.array([thread for _, thread, _ in rows], np.int64),
+        global_tid=np.array([thread for _, thread, *_ in rows], np.int64),
+        domain=np.array([domain for _, _, domain, _ in rows], np.int64),
         words=np.frombuffer(b"".join(parts), "<i8"),
         first=np.cumsum(length) - length,
         length=length,

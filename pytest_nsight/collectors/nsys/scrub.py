@@ -22,7 +22,7 @@ from pytest_nsight.collectors.nsys.python_stack_table import (
     ENTRIES,
     PAYLOAD,
     SCHEMAS,
-    find_schemas,
+    find_marks,
     find_string_ids,
     payload_schema,
 )
@@ -97,7 +97,7 @@ def scrub(source: Path, target: Path) -> None:
     check_regular(source, follows_links=True)
     try:
         export = open_export(source)
-        schemas, (functions, files) = find_schemas(export), find_string_ids(export)
+        marks, (functions, files) = find_marks(export), find_string_ids(export)
     except TraceError as error:
         raise TraceError(f"Cannot scrub {source} into {target}: {error}.") from error
     partial = target.with_name(f".{target.name}.part{os.getpid()}")
@@ -109,7 +109,9 @@ def scrub(source: Path, target: Path) -> None:
             database.create_function("file_name", 1, _name_file)
             database.create_function("python_file", 1, _name_python_file)
             database.create_function(
-                "stack_of_python", 1, lambda blob: blob if payload_schema(blob) in schemas else None
+                "stack_of_python",
+                3,
+                lambda blob, task, domain: blob if marks.find_domain(task, domain, payload_schema(blob)) else None,
             )
             database.execute("attach ? as source", (f"{source.absolute().as_uri()}?mode=ro",))
             _copy(database)
@@ -154,7 +156,8 @@ def _copy(database: sqlite3.Connection) -> None:
     for table, columns in kept.items():
         names = ", ".join(f'"{column}"' for column in columns)
         # Other payloads may hold anything.
-        values = names.replace(f'"{PAYLOAD}"', f'stack_of_python("{PAYLOAD}")')
+        place = ", ".join(f'"{column}"' if column in columns else "null" for column in ("globalTid", "domainId"))
+        values = names.replace(f'"{PAYLOAD}"', f'stack_of_python("{PAYLOAD}", {place})')
         rows = f'select {values} from source."{table}" where {_rows(table, kept)}'
         database.execute(f'insert into main."{table}" ({names}) {rows}')
     if _holds_stacks(kept) and {"id", "value"}.issubset(kept.get("StringIds", ())):
