@@ -29,7 +29,7 @@ _UNSAMPLED_NS = 1e6
 """The period where Python was not sampled."""
 _AUTOGRAD = "torch/autograd/"
 _LACKS_FRAMES = (
-    "the report holds stacks of Python, whose frames are not in this export: export it again with `nsys export "
+    "the stacks of Python, if any was recorded, are not in this export: export it again with `nsys export "
     "--type=sqlite --include-blobs=true` of Nsight Systems 2025.3 or newer, or give the report itself"
 )
 
@@ -59,8 +59,9 @@ def tabulate_lines(
 
 
 def note_lines(trace: Trace) -> tuple[str, ...]:
-    """A sentence if the recording has stacks of Python, and the export none of their frames."""
-    return () if len(trace.python) or set(PYTHON_DOMAINS).isdisjoint(trace.strings) else (_LACKS_FRAMES,)
+    """A sentence if stacks of Python may have been recorded, and the export holds none."""
+    has_stacks = len(trace.python) or trace.python.unread
+    return () if has_stacks or set(PYTHON_DOMAINS).isdisjoint(trace.strings) else (_LACKS_FRAMES,)
 
 
 def sampling_period(stacks: PythonStacks) -> float:

@@ -53,6 +53,7 @@ class PythonStacks:
             together, from the innermost to the outermost, and those of the next one follow.
         place: shape (frames,), int32, index into ``places``.
         places: the lines that occur.
+        unread: number of stacks that are left out because their form is not known.
     """
 
     at_ns: npt.NDArray[np.int64] = field(default_factory=_no_times)
@@ -62,6 +63,7 @@ class PythonStacks:
     first: npt.NDArray[np.int64] = field(default_factory=_no_times)
     place: npt.NDArray[np.int32] = field(default_factory=_no_frames)
     places: tuple[PythonPlace, ...] = ()
+    unread: int = 0
 
     def __len__(self) -> int:
         """Number of stacks."""

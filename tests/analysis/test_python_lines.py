@@ -198,6 +198,17 @@ def test_a_note_says_how_to_export_frames_that_are_missing(tmp_path: Path, domai
     assert "export it again with `nsys export --type=sqlite --include-blobs=true`" in note
 
 
+def test_stacks_of_an_unknown_form_are_not_to_be_exported_again(tmp_path: Path) -> None:
+    """Another export of the same report would hold the same form."""
+    builder = TraceBuilder().launch("a", 10, 20, api_at=5).python_stack(7, MAIN)
+    for row in builder.rows["NVTX_PAYLOAD_SCHEMA_ENTRIES"]:
+        row["offset"] = 24
+    trace = read(builder.write(tmp_path / "trace.sqlite"))
+
+    assert [note for note in trace.notes if "stack of Python has a form" in note]
+    assert not [note for note in analyse(trace).notes if "export it again" in note]
+
+
 def test_in_a_recording_each_line_launches_what_the_range_around_it_holds() -> None:
     """The lines 25, 27 and 29 of the program are the ranges `forward`, `backward` and `optimizer`."""
     picture = analyse(load_trace(RECORDING), name="train_step#*")

@@ -106,7 +106,7 @@ def read_python_stacks(export: Export) -> tuple[PythonStacks, tuple[str, ...]]:
     what = count(unread, "stack of Python has a form", "stacks of Python have a form")
     notes = (f"{what} that this version of pytest-nsight does not know, and no table counts it",) if unread else ()
     if frames is None or not len(frames.at_ns):
-        return PythonStacks(), notes
+        return PythonStacks(unread=unread), notes
     place, places = rank_groups(rank_groups(frames.function, frames.file)[0], frames.line)
     one = np.zeros(places, np.int64)
     one[place] = np.arange(len(place))
@@ -124,6 +124,7 @@ def read_python_stacks(export: Export) -> tuple[PythonStacks, tuple[str, ...]]:
             PythonPlace(html.unescape(texts.get(name, "?")), html.unescape(texts.get(path, "?")), number)
             for name, path, number in zip(*columns, strict=True)
         ),
+        unread=unread,
     )
     return stacks, notes
 
