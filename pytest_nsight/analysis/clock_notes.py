@@ -20,8 +20,8 @@ _TOLERANCE_NS = 20_000
 _LEAST = 0.01
 """Share of the launches, or of the calls, below which a few ids that were used twice may be the reason."""
 _SO = (
-    "so that causes of idle time and the critical path may be wrong; sums of times, and what each range launched, "
-    "are not"
+    "so that causes of idle time, waits for copies and the critical path may be wrong; how long kernels and copies "
+    "run, and what each range launched, is not"
 )
 
 

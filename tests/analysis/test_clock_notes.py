@@ -51,3 +51,24 @@ def test_a_wait_that_returns_before_its_work_ends_shows_another_clock(tmp_path: 
 )
 def test_a_wait_for_part_of_the_work_proves_nothing(tmp_path: Path, wait: str, devices: int) -> None:
     assert notes_of(tmp_path, off_us=3000, wait=wait, devices=devices) == []
+
+
+def test_what_the_note_calls_right_is_right_and_what_it_calls_wrong_may_be_wrong(tmp_path: Path) -> None:
+    """A copy of pageable memory, from whose times alone it shows whether its call waited."""
+    found = {}
+    for off_us in (0, -3000):
+        trace = TraceBuilder()
+        for number in range(20):
+            at, off = 400 * US * number, off_us * US
+            trace.range("step", at, at + 300 * US, domain="")
+            start = at + 50 * US + off
+            trace.copy(start, start + 100 * US, 64, api_at=at + 10 * US, api_ns=30 * US, is_pageable=True)
+            trace.launch("gemm", at + 200 * US + off, at + 290 * US + off, api_at=at + 60 * US)
+        found[off_us] = analyse(read(trace.write(tmp_path / f"{-off_us}.sqlite")))
+    (right,), (wrong,) = (picture.ranges for picture in found.values())
+
+    assert (right.kernel_ns, right.copy_ns, right.launches) == (wrong.kernel_ns, wrong.copy_ns, wrong.launches)
+    assert (right.sync_ns, wrong.sync_ns) == (0, 20 * 30 * US)
+    (note,) = [note for note in found[-3000].notes if "clocks of host and device differ" in note]
+    assert "causes of idle time, waits for copies and the critical path may be wrong" in note
+    assert note.endswith("how long kernels and copies run, and what each range launched, is not")
