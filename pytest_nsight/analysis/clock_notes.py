@@ -66,6 +66,8 @@ def _measure_late(trace: Trace, details: LaunchDetails, rows: Ints) -> Ints:
     """
     calls, launches = trace.calls, trace.launches
     is_sync = flag_calls(trace, lambda name: "DeviceSynchronize" in name or "CtxSynchronize" in name)
+    # One that failed, as while a stream is captured, waits for nothing.
+    is_sync &= calls.correlation != 0
     found = [np.zeros(0, np.int64)]
     for process in distinct(calls.process[is_sync]).tolist():
         own = rows[launches.process[rows] == process]

@@ -14,14 +14,14 @@ US = 1_000
 
 
 def notes_of(
-    folder: Path, *, off_us: int, wait: str = "cudaDeviceSynchronize_v3020", devices: int = 1
+    folder: Path, *, off_us: int, wait: str = "cudaDeviceSynchronize_v3020", devices: int = 1, code: int = 0
 ) -> list[str]:
     """Of 20 launches of 100 us, each followed by a wait, with the device's clock off by so much."""
     trace = TraceBuilder()
     for number in range(20):
         at, off = 200 * US * number, off_us * US
         trace.launch("gemm", at + 5 * US + off, at + 105 * US + off, api_at=at, device=number % devices)
-        trace.call(wait, at + 10 * US, at + 108 * US)
+        trace.call(wait, at + 10 * US, at + 108 * US, code=code)
     notes = analyse(read(trace.write(folder / "trace.sqlite"))).notes
     return [note for note in notes if "clocks of host and device differ" in note]
 
@@ -51,6 +51,10 @@ def test_a_wait_that_returns_before_its_work_ends_shows_another_clock(tmp_path: 
 )
 def test_a_wait_for_part_of_the_work_proves_nothing(tmp_path: Path, wait: str, devices: int) -> None:
     assert notes_of(tmp_path, off_us=3000, wait=wait, devices=devices) == []
+
+
+def test_a_wait_that_failed_proves_nothing(tmp_path: Path) -> None:
+    assert notes_of(tmp_path, off_us=3000, code=900) == []
 
 
 def test_what_the_note_calls_right_is_right_and_what_it_calls_wrong_may_be_wrong(tmp_path: Path) -> None:
