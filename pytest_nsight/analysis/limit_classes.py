@@ -126,6 +126,7 @@ _ELSEWHERE: Mapping[BottleneckClass | KernelLimit, str] = {
 }
 _IN_GRAPHS = "fuse small kernels, launch fewer and larger ones; CUDA graphs launch most of them already"
 _OF_PROFILER = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] from before the first launch"
+_OF_LOST_RECORDS = "let the program wait for the device, as by torch.cuda.synchronize(), before the profiler stops"
 
 _PROFILERS = ("PyTorch profiler", "torch.profiler")
 _PROGRAM = re.compile(r"python|\bpt_main_thread\b|^ray::|ipykernel|jupyter", re.IGNORECASE)
@@ -180,6 +181,8 @@ class RecordedProgram:
         """
         if limit is BottleneckClass.UNKNOWN and self.has_profiler:
             return _OF_PROFILER
+        if limit is KernelLimit.UNRECORDED and self.has_profiler:
+            return _OF_LOST_RECORDS
         if self.uses_graphs and limit in (BottleneckClass.LATENCY, KernelLimit.LENGTH):
             return _IN_GRAPHS
         table = {**_REMEDIES, **(_IN_PYTHON if self.is_python else _ELSEWHERE)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -305,6 +306,19 @@ def test_a_program_that_shows_no_python_gets_no_advice_for_python(tmp_path: Path
     text = render(read(tmp_path / "trace.sqlite"), 160, View())
     assert "idle: host code" in text
     assert not any(word in text for word in ("Python", "pin_memory", "torch"))
+
+
+@pytest.mark.parametrize(("tool", "is_advised"), [("PyTorch profiler", False), ("NVIDIA Nsight Systems", True)])
+def test_options_of_nsys_are_for_recordings_of_nsys(tool: str, *, is_advised: bool, tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 0, 100, api_at=-10).call("cudaLaunchKernel_v7000", 200, 300)
+    trace.call("cudaDeviceSynchronize_v3020", 400, 9 * MS).launch("a", 10 * MS, 10 * MS + 1, api_at=9 * MS + 10)
+
+    found = analyse(replace(read(trace.write(tmp_path / "trace.sqlite")), tool=tool)).bottleneck
+
+    assert found is not None
+    assert "kernels run that were not recorded" in found.evidence
+    assert "let the program wait for the device" in found.remedy
+    assert ("--cuda-graph-trace=node" in found.remedy) == is_advised
 
 
 @pytest.mark.parametrize("evidence", ["process", "thread", "aten", "own domain", "kernel"])
