@@ -24,7 +24,8 @@ _FRAMEWORKS = re.compile(
     "tilelang|tvm|warp"
 )
 _INSTALLED = re.compile(r".*[/\\](?:site|dist)-packages[/\\](.+)", re.DOTALL)
-_STANDARD = re.compile(r".*[/\\]lib(?:64)?[/\\]python3\.\d+[/\\](.+)", re.DOTALL)
+# Free-threaded Python has a "t" behind its version.
+_STANDARD = re.compile(r".*[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](.+)", re.DOTALL)
 _NO_FILE = re.compile(r"<(?!stdin>|ipython-input)")
 # Where TorchInductor and Triton keep what they have written.
 _WRITTEN = re.compile(r"[/\\](?:torchinductor_[^/\\]*|torch_compile_debug|\.triton)[/\\]|^<eval_with_key>")
@@ -105,15 +106,16 @@ def label_places(places: Sequence[PythonPlace]) -> list[str]:
 
 
 def _name_files(files: set[str]) -> dict[str, str]:
-    """A name for each file: its path in a package, or the last parts of a path that no other file ends with."""
+    """A name for each file: its path in a package, or the last parts of a path that are no other file's name."""
     names = {file: shorten_path(file) for file in files}
     own = {file: PurePosixPath(file.replace("\\", "/")).parts for file, name in names.items() if name == file}
+    taken = {name for file, name in names.items() if name != file}
     for parts in range(1, max(map(len, own.values()), default=0) + 1):
         alike: defaultdict[str, list[str]] = defaultdict(list)
         for file, path in own.items():
-            alike["/".join(path[-parts:])].append(file)
+            alike[str(PurePosixPath(*path[-parts:]))].append(file)
         for name, holders in alike.items():
-            if len(holders) == 1:
+            if len(holders) == 1 and name not in taken:
                 names[holders[0]] = name
                 del own[holders[0]]
     return names

@@ -45,6 +45,7 @@ def name_stack(folder: Path, *frames: str) -> str:
         (f"{SITE}/torch/nn/modules/linear.py", CodeOwner.SHARED),
         (f"{SITE}/triton/runtime/jit.py", CodeOwner.SHARED),
         ("/usr/lib/python3.12/queue.py", CodeOwner.SHARED),
+        ("/usr/lib/python3.14t/queue.py", CodeOwner.SHARED),
         ("<frozen importlib._bootstrap>", CodeOwner.SHARED),
         ("<string>", CodeOwner.SHARED),
         ("/tmp/torchinductor_me/ab/cab.py", CodeOwner.SHARED),
@@ -55,13 +56,21 @@ def test_whose_code_a_file_holds(file: str, owner: CodeOwner) -> None:
     assert find_owner(file) is owner
 
 
-def test_files_of_one_name_have_the_folders_that_tell_them_apart() -> None:
+def test_files_of_one_name_have_the_folders_that_distinguish_them() -> None:
     places = [
         PythonPlace("f", file, 1)
         for file in ("/p/a/utils.py", "/p/b/utils.py", "/p/train.py", f"{SITE}/torch/utils.py")
     ]
 
     assert label_places(places) == ["a/utils.py:1 f", "b/utils.py:1 f", "train.py:1 f", "torch/utils.py:1 f"]
+
+
+def test_an_own_file_is_distinguished_from_one_of_the_standard_library() -> None:
+    files = ("/p/queue.py", "/usr/lib/python3.12/queue.py", "/main.py", "/q/main.py")
+
+    labels = label_places([PythonPlace("f", file, 1) for file in files])
+
+    assert labels == ["p/queue.py:1 f", "queue.py:1 f", "/main.py:1 f", "q/main.py:1 f"]
 
 
 def test_the_innermost_own_line_names_a_stack(tmp_path: Path) -> None:

@@ -148,6 +148,21 @@ def test_a_scrubbed_export_has_the_stacks_and_not_the_folders(tmp_path: Path) ->
     assert b"home" not in content
 
 
+def test_the_standard_library_of_free_threaded_python_stays_one_once_it_is_scrubbed(tmp_path: Path) -> None:
+    where = "/home/joe/python/lib/python3.14t/queue.py"
+    path = (
+        TraceBuilder()
+        .launch("a", 10, 20, api_at=5)
+        .python_stack(7, f"get @ {where}:3")
+        .write(tmp_path / "a.sqlite")
+    )
+    scrub(path, tmp_path / "scrubbed.sqlite")
+
+    assert [place.file for place in read(tmp_path / "scrubbed.sqlite").python.places] == [
+        "/lib/python3.14t/queue.py"
+    ]
+
+
 def test_a_file_of_the_program_stays_its_own_though_it_is_named_like_a_compiler(tmp_path: Path) -> None:
     where = "/home/joe/torchinductor_bench.py"
     path = (

@@ -77,7 +77,7 @@ _FORMAT_NAMES = re.compile(r"EXPORT_(SCHEMA_VERSION\w*|PRODUCT_(NAME|VERSION|DAT
 _NVTX_KINDS = (34, 59, 60, 70, 71, 75, 76)
 _STRING_COLUMNS = ("textId", "demangledName", "shortName", "mangledName", "nameId")
 # What says that a file is not the program's own, and what it is called there.
-_INSTALLED = re.compile(r"/(?:lib(?:64)?/python3\.\d+/)?(?:site|dist)-packages/.*|/lib(?:64)?/python3\.\d+/.*")
+_INSTALLED = re.compile(r"/(?:lib(?:64)?/python3\.\d+t?/)?(?:site|dist)-packages/.*|/lib(?:64)?/python3\.\d+t?/.*")
 # Folders of what TorchInductor and Triton have written, that of a user without the name.
 _WRITTEN = re.compile(r"/(torchinductor_(?=[^/]*/)|torch_compile_debug(?=/)|\.triton(?=/))")
 # A diagnostic is kept if it is prose: no path, no assignment, nothing quoted.
