@@ -1,8 +1,9 @@
 """In which line of Python the host was while devices were idle. Pure.
 
-Of each gap the thread counts that makes the next launch; if it has no samples, as a thread of autograd has none,
-the sampled thread of its process that calls CUDA most often. Each sample stands for the time up to the middle
-between it and its neighbours, and for at most a period of sampling on each side.
+Of each gap the thread counts that makes the next launch; if it runs no Python, or only where a library calls some,
+as a thread of autograd, the sampled thread of its process that calls CUDA most often and runs Python all the time.
+Each sample stands for the time up to the middle between it and its neighbours, and for at most a period of sampling
+on each side.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ import numpy as np
 from pytest_nsight.analysis.bottleneck import Bottleneck
 from pytest_nsight.analysis.gap_launches import NO_LAUNCH, find_launches
 from pytest_nsight.analysis.intervals import Axis, TimeSet
-from pytest_nsight.analysis.launching_lines import sampling_period
+from pytest_nsight.analysis.launching_lines import flag_python_threads, sampling_period
 from pytest_nsight.analysis.limit_classes import BottleneckClass
 from pytest_nsight.analysis.python_lines import StackLines
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.sorted_keys import rank_groups
-from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
 
@@ -76,12 +77,13 @@ def find_idle_lines(
     period_ns = sampling_period(stacks)
     if not period_ns or not len(idle.start):
         return ()
-    process = np.concatenate([stacks.process[samples], trace.calls.process])
-    thread, threads = rank_groups(process, np.concatenate([stacks.thread[samples], trace.calls.thread]))
-    of_sample, of_call = np.split(thread, [len(samples)])
-    of_thread = np.zeros(threads, np.int64)
+    process = np.concatenate([stacks.process, trace.calls.process])
+    thread, threads = rank_groups(process, np.concatenate([stacks.thread, trace.calls.thread]))
+    of_stack, of_call = np.split(thread, [len(stacks)])
+    of_sample, of_thread = of_stack[samples], np.zeros(threads, np.int64)
     of_thread[thread] = process
-    stand_in = _find_stand_ins(of_sample, of_call, of_thread)
+    runs_python = flag_python_threads(stacks, of_stack, of_thread)
+    stand_in = _find_stand_ins(of_sample, of_call, of_thread, runs_python)
     times = _list_times(trace, details, timeline, idle, stand_in[of_call])
     low_ns, high_ns = timeline.axis.low_ns, timeline.axis.low_ns + timeline.axis.span_ns
     axis = Axis.over(low_ns, high_ns, threads)
@@ -114,21 +116,24 @@ def name_line(bottleneck: Bottleneck | None, lines: Sequence[IdleLine]) -> Bottl
     return replace(bottleneck, evidence=f"{bottleneck.evidence}; {part}")
 
 
-def _find_stand_ins(of_sample: Ints, of_call: Ints, process: Ints) -> Ints:
-    """For each thread the one whose samples count, itself where it has some; shape (threads,).
+def _find_stand_ins(of_sample: Ints, of_call: Ints, process: Ints, runs_python: Flags) -> Ints:
+    """For each thread the one whose samples count, itself where it runs Python and has some; shape (threads,).
 
     Args:
         of_sample: shape (samples,), thread of each.
         of_call: shape (calls,), thread of each.
         process: shape (threads,), process of each.
+        runs_python: shape (threads,), which run Python all the time.
     """
     threads = len(process)
     samples, calls = np.bincount(of_sample, minlength=threads), np.bincount(of_call, minlength=threads)
-    found = np.arange(threads)
-    best = np.lexsort((samples, calls, samples > 0))
+    is_sampled = samples > 0
+    counts = is_sampled & runs_python
+    counts |= is_sampled & ~np.isin(process, process[counts])
+    best = np.lexsort((samples, calls, counts))
     # What comes later is better, and stays.
     leading = dict(zip(process[best].tolist(), best.tolist(), strict=True))
-    return np.where(samples > 0, found, [leading[number] for number in process.tolist()])
+    return np.where(counts, np.arange(threads), [leading[number] for number in process.tolist()])
 
 
 def _list_times(trace: Trace, details: LaunchDetails, timeline: Timeline, idle: TimeSet, thread: Ints) -> _Times:

@@ -3,7 +3,8 @@
 A call of CUDA that has a stack of Python, as `--python-backtrace=cuda` records it, was made by that line. For
 another one the nearest stack of its thread stands, of another call or of a sample, as `--python-sampling=true`
 takes them: what a line launches within less than the time between samples may be given to its neighbour. Threads of
-autograd run no Python: what they launch belongs to the line that waits for the backward pass meanwhile.
+autograd run no Python but that of the program's own nodes and hooks: what else they launch belongs to the line that
+waits for the backward pass meanwhile.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from pytest_nsight.analysis.python_lines import StackLines, shorten_path
 from pytest_nsight.model.call_stacks import NO_STACK
 from pytest_nsight.model.python_stacks import PYTHON_DOMAINS, PythonStacks
 from pytest_nsight.model.sorted_keys import rank_groups, rank_values
-from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
 
@@ -28,6 +29,8 @@ _FARTHEST = 1.5
 _UNSAMPLED_NS = 1e6
 """The period where Python was not sampled."""
 _AUTOGRAD = "torch/autograd/"
+_ENTRIES = frozenset({"<module>", "_run_module_as_main", "_bootstrap"})
+"""Outermost functions of a program, and of a thread that Python has started."""
 _LACKS_FRAMES = (
     "the stacks of Python, if any was recorded, are not in this export: export it again with `nsys export "
     "--type=sqlite --include-blobs=true` of Nsight Systems 2025.3 or newer, or give the report itself"
@@ -73,6 +76,25 @@ def sampling_period(stacks: PythonStacks) -> float:
     return float(np.median(apart_ns[is_same])) if is_same.any() else 0.0
 
 
+def flag_python_threads(stacks: PythonStacks, thread: Ints, process: Ints) -> Flags:
+    """Which threads run Python all the time, shape (threads,); others only where a library calls some, or never.
+
+    If no thread of a process shows that Python has started it, all that have stacks count.
+
+    Args:
+        stacks: any stacks.
+        thread: shape (stacks,), thread of each.
+        process: shape (threads,), process of each.
+    """
+    is_entry = np.array([place.function in _ENTRIES for place in stacks.places] or [False], np.bool_)
+    outermost = stacks.place[np.append(stacks.first[1:], len(stacks.place)) - 1] if len(stacks) else stacks.place
+    has_stack, is_started = np.zeros(len(process), np.bool_), np.zeros(len(process), np.bool_)
+    has_stack[thread] = True
+    is_started[thread[is_entry[outermost]]] = True
+    is_known = np.isin(process, process[is_started])
+    return np.where(is_known, is_started, has_stack)
+
+
 def find_stacks(trace: Trace, call: Ints) -> Ints:
     """The stack of Python of each call, NO_STACK where none is near, shape (chosen,).
 
@@ -100,9 +122,9 @@ def find_stacks(trace: Trace, call: Ints) -> Ints:
     left, every = np.flatnonzero(found == NO_STACK), np.arange(len(stacks))
     found[left] = _find_nearest(axis, of_stack, stacks, every, of_call[left], start_ns[left], most_ns)
 
-    runs_python = np.zeros(threads, np.bool_)
-    runs_python[of_stack] = True
-    left = np.flatnonzero((found == NO_STACK) & ~runs_python[of_call])
+    of_thread = np.zeros(threads, np.int64)
+    of_thread[thread] = process
+    left = np.flatnonzero((found == NO_STACK) & ~flag_python_threads(stacks, of_stack, of_thread)[of_call])
     _, number = rank_values(process)
     in_autograd = np.array([shorten_path(place.file).startswith(_AUTOGRAD) for place in stacks.places])
     waiting = np.flatnonzero(stacks.is_sample & in_autograd[stacks.innermost()])

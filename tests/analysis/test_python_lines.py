@@ -130,6 +130,35 @@ def test_a_thread_of_autograd_launches_for_the_line_that_waits_for_it(tmp_path: 
     assert found == {"train.py:27 step": 1, "": 1}
 
 
+def training(*, has_hooks: bool) -> TraceBuilder:
+    """The main thread waits for the backward pass; autograd's thread launches, and runs Python once in a hook."""
+    program = ("main @ /me/train.py:27", "<module> @ /me/train.py:40")
+    builder = TraceBuilder()
+    for at in range(0, 20_000, 1000):
+        builder.python_stack(at, BACKWARD, *program)
+    if has_hooks:
+        builder.python_stack(500, "hook @ /me/train.py:5", thread=101)
+        builder.launch("hooked", 510, 520, api_at=505, thread=101)
+    for at in (9000, 18_000):
+        builder.launch("k", at + 10, at + 20, api_at=at, thread=101)
+    return builder
+
+
+def test_a_thread_of_autograd_that_runs_a_hook_launches_the_rest_for_the_line_that_waits(tmp_path: Path) -> None:
+    found = {one.code: one.launches for one in picture_of(training(has_hooks=True), tmp_path).lines}
+
+    assert found == {"train.py:5 hook": 1, "train.py:27 main": 2}
+
+
+@pytest.mark.parametrize("has_hooks", [True, False])
+def test_idle_time_of_a_backward_pass_with_a_hook_is_that_of_the_line_that_waits(
+    tmp_path: Path, *, has_hooks: bool
+) -> None:
+    found = {one.line: one.total_ns for one in picture_of(training(has_hooks=has_hooks), tmp_path).idle_lines}
+
+    assert found == {"train.py:27 main": 18_010 - 9_020 + (9_010 - 520 if has_hooks else 0)}
+
+
 def idle_of(folder: Path, samples: Sequence[tuple[int, str]], thread: int = 100) -> dict[str, tuple[int, str]]:
     """Idle time by line between two kernels, from 1000 to 5000, of a trace with samples of the main thread."""
     builder = TraceBuilder().launch("a", 900, 1000, api_at=890).launch("b", 5000, 5100, api_at=4990, thread=thread)
