@@ -148,9 +148,9 @@ def picture(
     Returns:
         "devices", "states", "idle", "os_calls", "idle_lines", "bottlenecks", "ranges", "range_categories", "work",
         "kernels", "shapes", "categories", "codes", "lines", "copies", "memory", "range_memory", "calls",
-        "sequences", "critical_path", "metrics", "unattributed", each with the columns that docs/reference.md
-        lists. Durations are in ns, shares are ratios. Tables of devices have no rows for a trace of a CPU, whose
-        operators stand for kernels.
+        "sequences", "steps", "critical_path", "metrics", "unattributed", each with the columns that
+        docs/reference.md lists. Durations are in ns, shares are ratios. Tables of devices have no rows for a trace
+        of a CPU, whose operators stand for kernels.
 
     Raises:
         TypeError: this is a path; `load_trace` reads it.

@@ -38,6 +38,7 @@ from pytest_nsight.analysis.range_notes import note_helpers, note_overlaps, note
 from pytest_nsight.analysis.range_tree import RangeNode, build_tree
 from pytest_nsight.analysis.range_work import DeclaredRangeWork, RangeWork, measure_work
 from pytest_nsight.analysis.small_kernels import KernelSequence, find_sequences
+from pytest_nsight.analysis.step_times import StepTimes, measure_steps
 from pytest_nsight.analysis.timeline import DeviceWork, TimeState
 from pytest_nsight.model.trace import Ints, Trace
 from pytest_nsight.model.units import count
@@ -90,6 +91,7 @@ class Picture:
         copies: memory copies and sets.
         calls: CUDA API.
         sequences: small kernels that follow one another.
+        steps: how long the first, the median and the slowest steps take, where a range repeats.
         path: critical path of the median step; None without ranges.
         unattributed: launches that belong to no range; none where the user chose ranges.
         metrics: sampled counters of the boards; empty where the recording has none.
@@ -115,6 +117,7 @@ class Picture:
     copies: tuple[CopyTime, ...]
     calls: tuple[CallTime, ...]
     sequences: tuple[KernelSequence, ...]
+    steps: StepTimes
     path: StepPath | None
     unattributed: tuple[UnattributedLaunches, ...]
     metrics: tuple[MetricUse, ...]
@@ -171,6 +174,7 @@ def analyse(
         copies=tabulate_copies(trace, launches, timeline),
         calls=tabulate_calls(trace, chosen.selection.calls, chosen.waits),
         sequences=find_sequences(trace, launches, timeline, chosen.categories),
+        steps=measure_steps(chosen),
         path=find_step_path(chosen),
         unattributed=() if chosen.is_part else chosen.unattributed,
         metrics=measure_metrics(trace, details, timeline, table, window, launches),

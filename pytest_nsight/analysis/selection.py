@@ -129,8 +129,8 @@ def find_window(trace: Trace, timeline: Timeline, table: RangeTable, positions: 
     return TimeSet.union(timeline.axis, np.concatenate(line), np.concatenate(start_ns), np.concatenate(end_ns))
 
 
-def find_step(trace: Trace, table: RangeTable, *, is_chosen: bool) -> StepRange | None:
-    """The median instance of the step; None where no range launched anything.
+def find_steps(trace: Trace, table: RangeTable, *, is_chosen: bool) -> Ints:
+    """Positions of the steps in ``table.rows``, none where no range launched anything.
 
     The step is the label of the outermost ranges with the most device time. Where that occurs once in each process
     and mostly repeats another label, as a whole program or an epoch does, the other one is the step, unless the
@@ -143,14 +143,26 @@ def find_step(trace: Trace, table: RangeTable, *, is_chosen: bool) -> StepRange 
     """
     device_ns = table.costs.kernel_ns + table.costs.copy_ns
     own = _find_leader(table, device_ns, np.flatnonzero(table.parent == NO_PARENT))
-    if not len(own):
-        return None
-    while not is_chosen and len(own) == len(distinct(trace.ranges.process[table.rows[own]])):
+    while len(own) and not is_chosen and len(own) == len(distinct(trace.ranges.process[table.rows[own]])):
         inner = _find_leader(table, device_ns, np.flatnonzero(np.isin(table.parent, own)))
         is_most = 2 * device_ns[inner].sum() > device_ns[own].sum()
         if not is_most or len(inner) < FEWEST_REPETITIONS * len(own):
             break
         own = inner
+    return own
+
+
+def find_step(trace: Trace, table: RangeTable, *, is_chosen: bool) -> StepRange | None:
+    """The median one of the steps; None where there are none.
+
+    Args:
+        trace: the trace.
+        table: the ranges.
+        is_chosen: whether the user chose them.
+    """
+    own = find_steps(trace, table, is_chosen=is_chosen)
+    if not len(own):
+        return None
     length_ns = table.costs.last_ns[own] - trace.ranges.start_ns[table.rows[own]]
     position = int(own[np.argsort(length_ns, kind="stable")[(len(own) - 1) // 2]])
     row = int(table.rows[position])

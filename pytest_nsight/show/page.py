@@ -44,6 +44,7 @@ from pytest_nsight.show.time_tables import (
     tabulate_os_calls,
     tabulate_path,
     tabulate_states,
+    tabulate_steps,
 )
 from pytest_nsight.trace.descendants import describe_board
 
@@ -135,6 +136,7 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
         tabulate_range_memory(picture.memory.ranges, top),
         tabulate_calls(picture.calls, top),
         tabulate_sequences(picture.sequences, top),
+        tabulate_steps(picture.steps),
         tabulate_path(picture.path, top),
         tabulate_unattributed(picture.unattributed, top),
     ]

@@ -164,6 +164,7 @@ _TABLES: Mapping[str, Callable[[Picture], list[Record]]] = {
     "range_memory": lambda picture: [{"range": one["label"], **one} for one in _memory(picture.memory.ranges)],
     "calls": lambda picture: _plain(picture.calls),
     "sequences": lambda picture: _plain(picture.sequences),
+    "steps": lambda picture: [{"label": picture.steps.label, **_flatten(one)} for one in picture.steps.steps],
     "critical_path": _path,
     "metrics": _metrics,
     "unattributed": lambda picture: _plain(picture.unattributed),

@@ -11,6 +11,7 @@ from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.os_calls import OsCallTime
 from pytest_nsight.analysis.picture import Picture, StateTime
 from pytest_nsight.analysis.range_limits import RangeLimit
+from pytest_nsight.analysis.step_times import StepTime, StepTimes
 from pytest_nsight.analysis.timeline import DeviceWork
 from pytest_nsight.model.trace_devices import TraceDevice
 from pytest_nsight.model.units import count, duration
@@ -146,6 +147,38 @@ def tabulate_calls(calls: Sequence[CallTime], top: int) -> Section | None:
             ]
         ],
     )
+
+
+def tabulate_steps(times: StepTimes) -> Section | None:
+    """How long steps take; None where nothing repeats."""
+    if not times.steps:
+        return None
+    shown = times.steps
+    has_several = len({one.process for one in shown}) > 1
+    names = [f"{one.which}: {_name_step(one, has_several=has_several)}" for one in shown]
+    warm = count(times.warm_up, "step at the beginning takes", "steps at the beginning take")
+    warm_up = f"; {warm} over 1.5 times the median, {100 * times.warm_up_share:.0f} % of the time of all"
+    return Section(
+        f"Steps: {times.count:,} {times.label}{warm_up if times.warm_up else ''}",
+        column("step", names, is_number=False),
+        [
+            [
+                column("length", [time(one.length_ns) for one in shown]),
+                column("to the next", ["-" if one.next_ns is None else time(one.next_ns) for one in shown]),
+                column("host", [time(one.host_ns) for one in shown]),
+                column("kernels", [time(one.kernel_ns) for one in shown]),
+                column("copies", [time(one.copy_ns) for one in shown]),
+                column("waits", [time(one.sync_ns) for one in shown]),
+            ],
+        ],
+        "length: from the begin of the range to the end of its last launch; to the next: to the begin of the next "
+        "one, which is shorter where the host runs ahead; after: since the first step",
+    )
+
+
+def _name_step(one: StepTime, *, has_several: bool) -> str:
+    process = f" of process {one.process}" if has_several else ""
+    return f"number {one.number:,}{process}, after {duration(one.start_ns)}"
 
 
 def tabulate_path(path: StepPath | None, top: int) -> Section | None:
