@@ -423,7 +423,7 @@ def test_launches_that_end_before_they_start_have_no_length_and_are_told(tmp_pat
 
 def test_a_graph_launch_that_failed_lacks_no_kernels(tmp_path):
     builder = small().call("cudaGraphLaunch_v10000", 50, 60, code=719)
-    assert not read(builder.write(tmp_path / "t.sqlite")).notes
+    assert "cuda-graph-trace" not in " ".join(read(builder.write(tmp_path / "t.sqlite")).notes)
 
 
 def test_graph_launches_without_kernels_are_told(tmp_path):
@@ -614,3 +614,23 @@ def test_a_driver_that_is_too_new_is_no_damage_where_kernels_were_recorded(tmp_p
     trace = TraceBuilder().range("a", 0, 9).launch("k", 3, 4, api_at=1).diagnostic(DRIVER)
 
     assert read_explained(trace.write(tmp_path / "t.sqlite")).notes == ()
+
+
+def test_a_note_names_launches_copies_and_waits_that_failed(tmp_path):
+    builder = small().call("cudaLaunchKernel_v7000", 50, 60, code=9).call("cudaLaunchKernel_v7000", 60, 70, code=9)
+    builder.call("cudaMemcpyAsync_v3020", 70, 80, code=999)
+    # These are part of how programs work.
+    builder.call("cudaEventQuery_v3020", 80, 90, code=600).call("cuMemCreate", 90, 95, code=800)
+    builder.call("cudaStreamSynchronize_v3020", 95, 99)
+    (note,) = [text for text in read(builder.write(tmp_path / "r.sqlite")).notes if "failed" in text]
+
+    assert note == (
+        "3 calls of CUDA failed: cudaLaunchKernel 2 times with error 9 (invalid configuration), "
+        "cudaMemcpyAsync 1 time with error 999; what they were to do is not in the recording"
+    )
+
+
+def test_without_failed_calls_there_is_no_note_on_them(tmp_path):
+    builder = small().call("cudaEventQuery_v3020", 50, 60, code=600)
+
+    assert not [text for text in read(builder.write(tmp_path / "r.sqlite")).notes if "failed" in text]

@@ -3,19 +3,36 @@
 from __future__ import annotations
 
 import platform
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from pytest_nsight.collectors.nsys.known_errors import recognise_all
 from pytest_nsight.collectors.nsys.nvtx_table import DESCRIPTIONS, NVTX
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export
 from pytest_nsight.collectors.nsys.session_tables import names_process
-from pytest_nsight.model.api_calls import launches_kernel
+from pytest_nsight.model.api_calls import function_name, launches_kernel
 from pytest_nsight.model.shapes import COMPUTE_KINDS, Shape
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import OWN_DOMAIN, UNKNOWN_PROCESS, Calls, Launches, Ranges, Trace
 from pytest_nsight.model.units import count, name_some
+
+_NOT_READY = 600
+_ERRORS: Mapping[int, str] = {
+    1: " (invalid value)",
+    2: " (out of memory)",
+    9: " (invalid configuration)",
+    98: " (no such function on this device)",
+    209: " (no code for this device)",
+    700: " (illegal address)",
+    701: " (too many resources)",
+    710: " (assertion)",
+    716: " (misaligned address)",
+    719: " (launch failure)",
+}
 
 
 def explain_emptiness(trace: Trace) -> str | None:
@@ -84,6 +101,32 @@ def _quote_one(diagnostics: Sequence[str]) -> str:
 
 def _is_about_cuda(diagnostic: str) -> bool:
     return "CUDA" in diagnostic or "CUPTI" in diagnostic
+
+
+def note_failed(code: npt.NDArray[Any], calls: Calls, texts: Sequence[str]) -> tuple[str, ...]:
+    """A sentence on launches, copies and synchronisations that failed.
+
+    Other calls fail as a matter of course, such as those that try an allocation of another kind.
+
+    Args:
+        code: shape (calls,), what each call returned, 0 where it succeeded.
+        calls: of the CUDA API.
+        texts: of the trace.
+    """
+    rows = np.flatnonzero((code != 0) & (code != _NOT_READY))
+    failed: Counter[tuple[str, int]] = Counter()
+    for name, number in zip(calls.name[rows].tolist(), code[rows].tolist(), strict=True):
+        function = function_name(texts[name])
+        if launches_kernel(function) or any(word in function for word in ("Memcpy", "Memset", "Synchronize")):
+            failed[function, number] += 1
+    if not failed:
+        return ()
+    described = [
+        f"{function} {count(times, 'time')} with error {number}{_ERRORS.get(number, '')}"
+        for (function, number), times in failed.most_common()
+    ]
+    what = count(failed.total(), "call of CUDA failed", "calls of CUDA failed")
+    return (f"{what}: {name_some(described)}; what they were to do is not in the recording",)
 
 
 def _find_driver_cause(diagnostics: Sequence[str]) -> str:

@@ -23,6 +23,7 @@ from pytest_nsight.collectors.nsys.missing_records import (
     explain_domains,
     explain_emptiness,
     find_damage,
+    note_failed,
     note_missing,
 )
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export, open_export
@@ -105,7 +106,8 @@ def _build_events(export: Export, tables: dict[str, Arrays]) -> Trace:
         shared_unknown=shared_unknown,
         strings=texts.texts,
     )
-    notes = (*end_notes, *open_notes, *name_notes, *note_missing(export, events))
+    failed = note_failed(recorded_calls["returnValue"], calls, texts.texts)
+    notes = (*end_notes, *open_notes, *name_notes, *note_missing(export, events), *failed)
     return dataclasses.replace(events, notes=notes)
 
 
