@@ -5,6 +5,7 @@ Its frames are hidden in tracebacks: a wrong call is shown at the user's line.
 
 from __future__ import annotations
 
+import dis
 import inspect
 import os
 import sys
@@ -212,9 +213,10 @@ def _has_not_begun(generator: AsyncGeneratorType[Any, Any]) -> bool:
     """Whether nothing of an asynchronous generator's body has run."""
     if sys.version_info >= (3, 12):
         return inspect.getasyncgenstate(generator) == inspect.AGEN_CREATED
-    frame = generator.ag_frame
-    # Before its body it has run one instruction at most, the one that makes it.
-    return frame is not None and frame.f_lasti <= 0
+    frame, code = generator.ag_frame, generator.ag_code
+    # Before its body it makes cells for its variables, takes those of functions around it, and makes itself.
+    beginnings = (one.offset for one in dis.get_instructions(code) if one.opname in ("GEN_START", "RESUME"))
+    return frame is not None and frame.f_lasti < next(beginnings, 0)
 
 
 _DEFERRED = (

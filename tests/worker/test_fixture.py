@@ -69,6 +69,14 @@ class Events:
     async def events(self) -> AsyncIterator[int]:
         yield 1
 
+    def counted(self, start: int) -> AsyncIterator[Callable[[], int]]:
+        first = start
+
+        async def count(step: int) -> AsyncIterator[Callable[[], int]]:
+            yield lambda: first + step
+
+        return count(1)
+
 
 @pytest.mark.parametrize("function", [Events(), Events().events, functools.partial(Events().events)])
 def test_an_asynchronous_generator_function_is_refused_with_what_to_measure_instead(
@@ -88,6 +96,8 @@ def test_an_asynchronous_generator_function_is_refused_with_what_to_measure_inst
         (lambda: Service().work(), "coroutine", r"asyncio\.run\(f\(x\)\)"),
         (lambda: Numbers().numbers(), "generator", r"list\(f\(x\)\)"),
         (lambda: Events().events(), "asynchronous generator", r"asyncio\.run\(consume\(f\(x\)\)\)"),
+        # With cells of its own and of the function around it.
+        (lambda: Events().counted(1), "asynchronous generator", r"asyncio\.run\(consume\(f\(x\)\)\)"),
     ],
 )
 @pytest.mark.filterwarnings("error")
