@@ -122,7 +122,8 @@ _PYTHON = (
     Setting("recursion limit", _read_recursion_limit, sys.setrecursionlimit),
     Setting("thread switch interval", sys.getswitchinterval, sys.setswitchinterval),
     Setting("trace function", sys.gettrace, sys.settrace),
-    Setting("sys.excepthook", lambda: sys.excepthook, partial(setattr, sys, "excepthook")),
+    # torch.distributed sets it with every process group, and leaves it so.
+    Setting("sys.excepthook", lambda: sys.excepthook, partial(setattr, sys, "excepthook"), is_reported=False),
     Setting("threading.excepthook", lambda: threading.excepthook, partial(setattr, threading, "excepthook")),
     Setting("profile function", sys.getprofile, sys.setprofile),
     Setting("process priority", partial(os.nice, 0), partial(os.setpriority, os.PRIO_PROCESS, 0)),
