@@ -144,4 +144,6 @@ def test_a_file_that_git_does_not_know_is_in_no_commit(repository: Path) -> None
     assert not has_uncommitted(repository, [])
     assert not has_uncommitted(repository, ["lib/file", "lib/test_new1.py", "bench.py"])
     assert not has_uncommitted(repository, ["../elsewhere.py"])
+    assert has_uncommitted(repository, ["../elsewhere.py", "lib/test_new[1].py"])
+    assert not has_uncommitted(repository, ["../elsewhere.py", "lib/file"])
     assert not has_uncommitted(repository.parent, ["lib/file"])

@@ -207,13 +207,17 @@ def has_uncommitted(root: Path, files: Iterable[str]) -> bool:
         root: a folder of the repository.
         files: their paths from there; what lies outside of the repository counts for nothing.
     """
-    paths = [f":(literal){file}" for file in files]
+    paths = list(files)
     if not paths:
         return False
     try:
-        return bool(ask_git(root, "ls-files", "--others", "--", *paths).output)
+        found = ask_git(root, "ls-files", "--others", "--", *(f":(literal){path}" for path in paths))
     except UsageError:
         return False
+    if found.code and len(paths) > 1:
+        # Git answers for none of them where one lies outside of the repository.
+        return any(has_uncommitted(root, [path]) for path in paths)
+    return bool(found.output)
 
 
 def describe_same_tree(revision: Revision) -> str:
