@@ -62,12 +62,16 @@ class SessionTrees:
     def commit_with(self, cases: Sequence[Case]) -> str:
         """Git commit of the user's tree, with "+" also where it lacks a file of a test that is measured.
 
+        A shard that is judged with others names it as they do, whichever tests it has.
+
         Args:
             cases: what is measured.
         """
+        commit, settings = self.commit, self._settings
+        if not commit or commit.endswith("+") or (settings.shard is not None and not settings.save):
+            return commit
         files = dict.fromkeys(case.id.partition("::")[0] for case in cases)
-        is_whole = not self.commit or self.commit.endswith("+") or not has_uncommitted(self._settings.root, files)
-        return self.commit if is_whole else f"{self.commit}+"
+        return f"{commit}+" if has_uncommitted(settings.root, files) else commit
 
     @property
     def notes(self) -> tuple[str, ...]:

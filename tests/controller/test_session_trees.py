@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from pytest_nsight.controller.session_trees import SessionTrees
+from pytest_nsight.gate.measured_shard import Shard
 from pytest_nsight.model.values import Case
 from tests.repositories import git
 
@@ -26,12 +27,12 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def describe(root: Path, *cases: Case) -> str:
+def describe(root: Path, *cases: Case, shard: Shard | None = None, save: bool = False) -> str:
     class GivenSettings:
         """What the trees read of the settings."""
 
         def __init__(self) -> None:
-            self.root, self.against = root, ""
+            self.root, self.against, self.shard, self.save = root, "", shard, save
 
     return SessionTrees(cast(Any, GivenSettings()), root / ".nsight/session", (), root).commit_with(cases)
 
@@ -54,3 +55,12 @@ def test_changes_are_marked_once_and_no_repository_not_at_all(
 
     assert describe(root, CASE) == git(root, "rev-parse", "HEAD") + "+"
     assert describe(tmp_path_factory.mktemp("plain"), CASE) == ""
+
+
+def test_shards_that_are_judged_together_name_one_commit_whichever_has_the_new_test(root: Path) -> None:
+    commit = git(root, "rev-parse", "HEAD")
+
+    assert describe(root, CASE, shard=Shard(1, 2)) == describe(root, shard=Shard(2, 2)) == commit
+    assert describe(root, CASE, shard=Shard(1, 2), save=True) == f"{commit}+"
+    (root / "README").write_text("changed", encoding="utf-8")
+    assert describe(root, shard=Shard(2, 2)) == f"{commit}+"
