@@ -139,15 +139,19 @@ def find_root(folder: Path) -> tuple[Path, Path | None]:
 
 
 def find_baselines(folder: Path) -> Path:
-    """Where a pytest started in a folder has its baselines, relative to it; the default if there are none."""
+    """Where a pytest started in a folder has its baselines, relative to it.
+
+    It is the default where no setting names another and the root folder has none.
+    """
     try:
         root, _, settings = _determine(
             inifile=None, override_ini=None, args=[], rootdir_cmd_arg=None, invocation_dir=folder
         )
     except _UNREADABLE:
         return Path(DEFAULT_BASELINES)
-    found = root / str(settings.get("nsight_baselines") or DEFAULT_BASELINES)
-    return Path(os.path.relpath(found, folder)) if found.is_dir() else Path(DEFAULT_BASELINES)
+    named = settings.get("nsight_baselines")
+    found = root / str(named or DEFAULT_BASELINES)
+    return Path(os.path.relpath(found, folder)) if named or found.is_dir() else Path(DEFAULT_BASELINES)
 
 
 def _determine(**available: Any) -> tuple[Path, Path | None, Mapping[str, Any]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.rootdir import find_configured_root, find_separate_values
+from pytest_nsight.controller.rootdir import find_baselines, find_configured_root, find_separate_values
 from pytest_nsight.model.errors import UsageError
 
 Collect = Callable[..., pytest.RunResult]
@@ -209,3 +209,15 @@ def test_a_test_whose_id_does_not_lead_to_its_file_is_refused(
     said = " ".join(result.stderr.str().split())
     assert f"is in {package / 'test_ext.py'}, outside of pytest's root folder" in said
     assert "give a root folder above both with --rootdir" in said
+
+
+def test_baselines_that_are_still_to_be_made_are_where_the_settings_name_them(tmp_path: Path) -> None:
+    inside = tmp_path / "perf"
+    inside.mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\n")
+
+    assert find_baselines(inside) == Path("baselines")
+
+    (tmp_path / "pytest.ini").write_text("[pytest]\nnsight_baselines = stored runs\n")
+    assert find_baselines(tmp_path) == Path("stored runs")
+    assert find_baselines(inside) == Path("../stored runs")
