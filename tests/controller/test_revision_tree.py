@@ -150,6 +150,22 @@ def test_settings_of_the_revision_count_in_each_way_that_toml_has(repository: Pa
     assert tree.arguments[-1] == str(tree.where / "pyproject.toml")
 
 
+@pytest.mark.parametrize(
+    ("given", "cut"),
+    [("inner", "inner"), ("inner/..", "."), ("new/deeper", "."), ("inner/../..", "."), ("../../../..", ".")],
+)
+def test_no_conftest_outside_of_the_worktree_counts_in_it(repository: Path, given: str, cut: str) -> None:
+    (repository / "inner").mkdir()
+    revision = find_commit(repository, commit(repository, {"inner/conftest.py": b""}), "--nsight-against", "")
+    workspace = Workspace(revision, repository / ".nsight/session")
+
+    arguments = (f"--confcutdir={repository / given}",)
+    _, tree = workspace.prepare(repository, None, repository, arguments, Build("", 60.0))
+
+    chosen = [one.partition("=")[2] for one in tree.arguments if one.startswith("--confcutdir=")]
+    assert Path(chosen[-1]) == (repository / ".nsight/session/against" / cut).resolve()
+
+
 @pytest.mark.parametrize("name", ["setup.cfg", "tox.ini", "pyproject.toml"])
 def test_a_file_that_holds_no_settings_of_pytest_may_be_no_utf_8(repository: Path, name: str) -> None:
     commit(repository, {name: b"[metadata]\nauthor = Ren\xe9\n"})
