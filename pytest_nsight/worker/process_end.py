@@ -46,6 +46,10 @@ def limit_waits() -> None:
     """
     left = [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
     if left:
+        # Where a script has left no hook, threading starts no thread.
+        owners: tuple[Any, ...] = (threading, sys)
+        for owner in owners:
+            owner.excepthook = owner.excepthook or owner.__excepthook__
         # The interpreter looks the function up by this name. It also ends the pools of concurrent.futures.
         wait: Callable[[], None] = threading._shutdown  # type: ignore[attr-defined]  # noqa: SLF001
         threading.Thread(target=wait, name="pytest-nsight-end", daemon=True).start()

@@ -1,4 +1,4 @@
-"""What happens to processes that the tests of a worker have left running."""
+"""What happens to processes that the tests of a worker have left running, and to threads that a script has."""
 
 from __future__ import annotations
 
@@ -40,3 +40,17 @@ def test_a_process_that_was_left_lives_for_a_limited_time(
     subprocess.run([sys.executable, "-c", program, str(tmp_path / "end")], check=True, timeout=100)
 
     assert (tmp_path / "end").exists() is comes_to_its_end
+
+
+@pytest.mark.parametrize("hooks", ["", "threading.excepthook = sys.excepthook = None"])
+def test_a_thread_that_a_script_has_left_does_not_hold_up_the_end_of_its_process(hooks: str) -> None:
+    program = f"""
+import sys, threading, time
+from pytest_nsight.worker.process_end import limit_waits
+
+threading.Thread(target=time.sleep, args=(1000,)).start()
+{hooks}
+limit_waits()
+"""
+
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=100)
