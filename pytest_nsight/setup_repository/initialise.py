@@ -11,7 +11,7 @@ from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.processes.git_calls import ask_git, find_work_tree
-from pytest_nsight.setup_repository.project_files import explain_discovery, has_pytest_table
+from pytest_nsight.setup_repository.project_files import explain_discovery, has_pytest_table, takes_table
 from pytest_nsight.setup_repository.workflows import came_from_a_folder, install_commands, render_workflows
 
 TESTS = "perf_tests"
@@ -199,9 +199,9 @@ def _add_settings(root: Path) -> Step:
     for name, header in (("tox.ini", "[pytest]"), ("setup.cfg", "[tool:pytest]")):
         if (root / name).exists() and header in (text := (root / name).read_text(encoding="utf-8")):
             return _keep_settings(name, text)
-    if (root / "pyproject.toml").exists():
-        lines = "\n".join(_settings_for("pyproject.toml"))
-        return _extend(root, "pyproject.toml", f"\n[tool.pytest.ini_options]\n{lines}\n")
+    table = "\n".join(["", "[tool.pytest.ini_options]", *_settings_for("pyproject.toml"), ""])
+    if takes_table(root, table):
+        return _extend(root, "pyproject.toml", table)
     return _create(root, "pytest.ini", "\n".join(["[pytest]", *_settings_for("pytest.ini"), ""]))
 
 

@@ -136,6 +136,20 @@ def has_pytest_table(root: Path) -> bool:
     return isinstance(tool, Mapping) and "pytest" in tool
 
 
+def takes_table(root: Path, text: str) -> bool:
+    """Whether pyproject.toml is there and stays TOML with a table at its end; an inline `tool` takes none.
+
+    Args:
+        root: the project's folder.
+        text: the table.
+    """
+    try:
+        tomllib.loads(f"{(root / 'pyproject.toml').read_text(encoding='utf-8')}\n{text}")
+    except (OSError, tomllib.TOMLDecodeError):
+        return False
+    return True
+
+
 def read_pyproject(root: Path) -> Mapping[str, Any] | None:
     """The project's pyproject.toml, None if it has none.
 

@@ -151,6 +151,16 @@ def test_settings_of_a_plugin_of_pytest_are_not_those_of_pytest(repository):
     assert "[tool.pytest.ini_options]\nnsight_band" in (repository / "pyproject.toml").read_text()
 
 
+def test_a_file_that_takes_no_further_table_stays_as_it_is(repository: Path) -> None:
+    inline = "tool = {ruff = {line-length = 100}}\n"
+    (repository / "pyproject.toml").write_text(inline)
+
+    set_up(repository)
+
+    assert (repository / "pyproject.toml").read_text() == inline
+    assert (repository / "pytest.ini").read_text().startswith("[pytest]\nnsight_band")
+
+
 def test_everything_is_written_at_the_root_of_the_repository(repository):
     inside = repository / "src" / "package"
     inside.mkdir(parents=True)
