@@ -75,7 +75,6 @@ class Controller:
                 "--nsight under torchrun would measure all on every rank: run pytest once, without torchrun, "
                 "and mark parallel tests with @pytest.mark.nsight(ranks=...), which starts their ranks"
             )
-        tolerate_unused_snapshots(config)
         arguments = worker_arguments(config)
         check_text((*arguments, str(config.rootpath), str(config.invocation_params.dir), *sys.path))
         self._settings = settings
@@ -143,7 +142,9 @@ class Controller:
     ) -> Generator[None, object, object]:
         """Leaves the cases that are affected, and those of this shard; what a conftest leaves out still exists."""
         self._record.add_found(items)
+        found = tuple(items)
         result = yield
+        tolerate_unused_snapshots(config, found)
         try:
             self._chosen.apply(config, items)
         except NsightError as error:

@@ -108,10 +108,19 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def tolerate_unused_snapshots(config: pytest.Config) -> None:
-    """Has syrupy only warn of snapshots that no test here has used: measured tests use theirs elsewhere."""
-    if hasattr(config.option, "warn_unused_snapshots"):
+def tolerate_unused_snapshots(config: pytest.Config, items: Iterable[pytest.Item]) -> None:
+    """Has syrupy only warn of snapshots that no test here has used: measured tests use theirs elsewhere.
+
+    Args:
+        config: of the session.
+        items: all that was found; where no measured one has a snapshot, syrupy judges as always.
+    """
+    if hasattr(config.option, "warn_unused_snapshots") and any(map(_is_measured_with_snapshot, items)):
         config.option.warn_unused_snapshots = True
+
+
+def _is_measured_with_snapshot(item: pytest.Item) -> bool:
+    return is_marked(item) and "snapshot" in getattr(item, "fixturenames", ())
 
 
 _INTERACTIVE = {"capture": ("-s", ("no",)), "usepdb": ("--pdb", (True,)), "trace": ("--trace", (True,))}

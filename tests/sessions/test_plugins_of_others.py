@@ -281,11 +281,15 @@ def test_a_snapshot_of_a_measured_test_does_not_fail_as_unused_and_is_not_remove
 
     measured = gate(*COMMON, body=CASE.replace("(nsight)", "(nsight, snapshot)"))
     updated = gate("--snapshot-update")
+    without = gate(*COMMON, body=CASE)
 
     assert measured.ret == pytest.ExitCode.OK
     measured.assert_outcomes(passed=1)
     assert updated.ret == pytest.ExitCode.USAGE_ERROR
     updated.stderr.fnmatch_lines(["*--snapshot-update would remove the snapshots of measured tests*"])
+    # No measured test has one: what is unused is another test's, and fails as without the plugin.
+    without.assert_outcomes(passed=1)
+    assert without.ret == pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.mark.long
