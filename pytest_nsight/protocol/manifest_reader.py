@@ -132,11 +132,11 @@ class _Events:
                 event: Any = _decode(name, fields, path, number)
                 self._by_name.setdefault(name, []).append(event)
                 if name == "attempt" or (isinstance(event, PhaseReport) and was_given_up(event.outcome)):
-                    self._forget_rounds(event.case)
+                    self._forget_attempt(event.case)
 
-    def _forget_rounds(self, case: str) -> None:
-        """Leaves out what a case measured in an attempt that another one follows."""
-        for name in ("round", "conditions", "pair", "pair_fault", "identity", "tuned"):
+    def _forget_attempt(self, case: str) -> None:
+        """Leaves out what a case measured in an attempt that another one follows, and that it was over."""
+        for name in ("case_end", "round", "conditions", "pair", "pair_fault", "identity", "tuned"):
             self._by_name[name] = [one for one in self._by_name.get(name, ()) if one.case != case]
 
     def of(self, name: str, kind: type[T]) -> tuple[T, ...]:

@@ -109,6 +109,20 @@ def test_a_line_that_is_written_during_the_read_is_left_out(
     assert read_manifest(path).run == "s/001"
 
 
+def test_a_case_is_not_over_in_an_attempt_that_another_one_follows(tmp_path: Path) -> None:
+    """The plugin flaky runs one protocol inside of another, so each attempt has its end."""
+    case, end = {"event": "case", "case": "t.py::t"}, {"event": "case_end", "case": "t.py::t"}
+    again = {"event": "attempt", "case": "t.py::t"}
+    cut_off = (HEAD, case, ROUND, CONDITIONS, end, case, again, {**ROUND, "id": 2})
+
+    manifest = read(tmp_path, *cut_off)
+
+    assert manifest.ended == ()
+    assert [one.id for one in manifest.rounds] == [2]
+    assert not manifest.conditions
+    assert read(tmp_path, *cut_off, end, end).ended == ("t.py::t", "t.py::t")
+
+
 def test_events_and_fields_of_a_newer_version_are_ignored(tmp_path: Path) -> None:
     manifest = read(tmp_path, HEAD, {"event": "aurora", "x": 1}, {**REPORT, "colour": "red"})
 
