@@ -79,7 +79,7 @@ def read_requests(texts: Iterable[str], folder: Path, source: str = "--nsight-re
 
     Raises:
         UsageError: one is not NAME=PATH, no report has that name, two have the same file, or one would replace a
-            file of Python, as where the path is forgotten and the tests stand in its place.
+            file of Python or have the name of a test, as where the path is forgotten and tests stand in its place.
     """
     files = tuple(_read_request(text, folder, source) for text in texts)
     refuse_shared_files(files)
@@ -108,10 +108,13 @@ def _read_request(text: str, folder: Path, source: str) -> ReportFile:
         raise UsageError(f"{source} is {text!r}; give NAME=PATH, where NAME is {_names()}")
     report = find_report(name, source)
     file = folder / path
-    if file.suffix == ".py" and file.is_file():
+    python = Path(str(file).partition("::")[0])
+    if python.suffix == ".py" and python.is_file():
+        what = f"replace {file}, a file of Python"
+        if file != python:
+            what = f"be written to {file}, the name of a test"
         raise UsageError(
-            f"the report {name} would replace {file}, a file of Python; give the report a path of its own, such as "
-            f"nsight{report.suffix}"
+            f"the report {name} would {what}; give the report a path of its own, such as nsight{report.suffix}"
         )
     is_folder = path.endswith("/") or file.is_dir()
     return ReportFile(name, file / f"nsight{report.suffix}" if is_folder else file)

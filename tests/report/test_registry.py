@@ -63,6 +63,8 @@ def test_a_test_file_is_not_taken_for_the_path_that_was_forgotten(tmp_path: Path
         UsageError, match=r"the report html would replace .*test_softmax\.py.* such as nsight\.html"
     ):
         read_requests(["html=test_softmax.py"], tmp_path)
+    with pytest.raises(UsageError, match=r"html would be written to .*\.py::test_softmax, .* such as nsight\.html"):
+        read_requests(["html=test_softmax.py::test_softmax"], tmp_path)
 
     assert read_requests(["html=new.py"], tmp_path) == (ReportFile("html", tmp_path / "new.py"),)
 
