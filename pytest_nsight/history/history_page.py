@@ -18,6 +18,7 @@ from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, duration, durations, percent
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.html_page import render_page, search_bar, table
+from pytest_nsight.report.registry import refuse_tests
 from pytest_nsight.report.stored_cases import shorten_boards
 from pytest_nsight.report.verdict_text import labels
 
@@ -28,8 +29,9 @@ def write_page(found: FoundHistories, path: Path) -> None:
     """Writes the page.
 
     Raises:
-        UsageError: the file cannot be written.
+        UsageError: the file cannot be written, or holds tests.
     """
+    refuse_tests(path, "the page of --html", ".html")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(render_html(found), encoding="utf-8", errors="backslashreplace")

@@ -108,16 +108,27 @@ def _read_request(text: str, folder: Path, source: str) -> ReportFile:
         raise UsageError(f"{source} is {text!r}; give NAME=PATH, where NAME is {_names()}")
     report = find_report(name, source)
     file = folder / path
-    python = Path(str(file).partition("::")[0])
-    if python.suffix == ".py" and python.is_file():
-        what = f"replace {file}, a file of Python"
-        if file != python:
-            what = f"be written to {file}, the name of a test"
-        raise UsageError(
-            f"the report {name} would {what}; give the report a path of its own, such as nsight{report.suffix}"
-        )
+    refuse_tests(file, f"the report {name}", report.suffix)
     is_folder = path.endswith("/") or file.is_dir()
     return ReportFile(name, file / f"nsight{report.suffix}" if is_folder else file)
+
+
+def refuse_tests(file: Path, what: str, suffix: str) -> None:
+    """Refuses to write to a file of Python or to the name of a test, which follow an option without its path.
+
+    Args:
+        file: what would be written.
+        what: is to be written, for the error.
+        suffix: of such files.
+
+    Raises:
+        UsageError: it is one.
+    """
+    python = Path(str(file).partition("::")[0])
+    if python.suffix != ".py" or not python.is_file():
+        return
+    harm = f"replace {file}, a file of Python" if file == python else f"be written to {file}, the name of a test"
+    raise UsageError(f"{what} would {harm}; give it a path of its own, such as nsight{suffix}")
 
 
 def find_report(name: str, source: str = "--nsight-report") -> Report:

@@ -35,6 +35,17 @@ def case_of(page: str, name: str) -> str:
 
 
 @pytest.mark.slow
+def test_a_page_is_not_written_over_tests(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As where the path is forgotten, and what follows is a file of tests."""
+    tests = repository / "test_sound.py"
+    tests.write_text("def test_sound(): pass\n")
+
+    assert main(["history", "--html", str(tests)]) == 2
+    assert "would replace" in capsys.readouterr().err
+    assert tests.read_text() == "def test_sound(): pass\n"
+
+
+@pytest.mark.slow
 def test_a_case_has_its_sessions_its_change_and_the_reason(repository: Path) -> None:
     page = write_page(repository)
     case = case_of(page, "test_norm[fused]")
