@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pytest_nsight.collectors.cupti.packed_trace import read_trace
+from pytest_nsight.collectors.cupti.packed_trace_reader import read_trace
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Launches, Ranges, Table, Trace
 from pytest_nsight.model.trace_devices import MultiprocessorLimits, TraceDevice
-from pytest_nsight.recorders.cupti.written_trace import write_trace
+from pytest_nsight.recorders.cupti.packed_trace_writer import write_trace
 from tests.fuzz.campaign import fuzz
 from tests.fuzz.spoilers import spoil_bytes, spoil_json
 from tests.fuzz.test_kept_traces import check

@@ -11,7 +11,7 @@ import numpy as np
 
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
 from pytest_nsight.collectors.cupti.availability import CuptiInstallation, find_working, variables_of
-from pytest_nsight.collectors.cupti.packed_trace import read_trace
+from pytest_nsight.collectors.cupti.packed_trace_reader import read_trace
 from pytest_nsight.collectors.kept_files import KeptFiles
 from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.trace import Calls, Launches, Ranges, Table, Trace

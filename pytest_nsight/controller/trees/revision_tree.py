@@ -13,7 +13,7 @@ from pathlib import Path
 
 from pytest_nsight.controller.pytest_input import CUT_OPTION
 from pytest_nsight.controller.trees.git_revision import Revision, check_out, remove_worktree
-from pytest_nsight.controller.trees.other_checkout import refuse_other_checkout
+from pytest_nsight.controller.trees.third_checkout import refuse_other_checkout
 from pytest_nsight.model.errors import CollectorError, UsageError, unwritable
 from pytest_nsight.model.units import duration
 from pytest_nsight.processes.child_process import start

@@ -8,7 +8,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_nsight.controller.trees.other_checkout import describe_other_checkout
+from pytest_nsight.controller.trees.third_checkout import describe_other_checkout
 from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.model.units import name_some, short_commit
 from pytest_nsight.processes.log_files import last_lines

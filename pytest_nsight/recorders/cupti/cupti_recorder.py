@@ -17,10 +17,10 @@ from pytest_nsight.model.trace import OWN_DOMAIN, Ranges, Trace
 from pytest_nsight.recorders.cupti.activity import BUFFER_BYTES, ActivityRecorder
 from pytest_nsight.recorders.cupti.boards import read_boards
 from pytest_nsight.recorders.cupti.library import Cupti, CuptiError
+from pytest_nsight.recorders.cupti.packed_trace_writer import write_trace
 from pytest_nsight.recorders.cupti.record_layouts import CONCURRENT_KERNEL, COPY, DRIVER, PEER_COPY, RUNTIME, SET
 from pytest_nsight.recorders.cupti.record_losses import drop_nested, find_loss
 from pytest_nsight.recorders.cupti.recorded_tables import RecordedTables
-from pytest_nsight.recorders.cupti.written_trace import write_trace
 
 KINDS = (CONCURRENT_KERNEL, COPY, PEER_COPY, SET, RUNTIME, DRIVER)
 _FULL = BUFFER_BYTES // 4

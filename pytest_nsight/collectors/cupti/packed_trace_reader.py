@@ -1,4 +1,4 @@
-"""Reads the file of a trace that the recorder in the worker wrote (`recorders/cupti/written_trace.py`).
+"""Reads the file of a trace that the recorder in the worker wrote (`recorders/cupti/packed_trace_writer.py`).
 
 It may come from elsewhere, so everything in it is checked.
 """
@@ -19,7 +19,7 @@ from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.shapes import Shape
 from pytest_nsight.model.trace import Calls, Launches, Ranges, Trace
 from pytest_nsight.model.trace_devices import MultiprocessorLimits, TraceDevice
-from pytest_nsight.recorders.cupti.written_trace import FORMAT, TABLES, stored_type
+from pytest_nsight.recorders.cupti.packed_trace_writer import FORMAT, TABLES, stored_type
 
 _LATEST_NS = 2**62
 _MOST_MOVED = 2**48

@@ -1,6 +1,6 @@
 """A trace as one file: a line of JSON, and the columns of its tables behind it; packed with gzip.
 
-The worker writes it, the controller reads it (`collectors/cupti/packed_trace.py`).
+The worker writes it, the controller reads it (`collectors/cupti/packed_trace_reader.py`).
 """
 
 from __future__ import annotations
