@@ -80,6 +80,21 @@ def find_launches(trace: Trace, device: Ints, idle: TimeSet, *, before: bool = F
     return found
 
 
+def find_ending_calls(trace: Trace, details: LaunchDetails, device: Ints, gaps: TimeSet, parts: TimeSet) -> Ints:
+    """For each part of a gap the call of the launch that ends the gap, NO_CALL where none is known; shape (parts,).
+
+    Args:
+        trace: the trace.
+        details: of its launches.
+        device: shape (launches,), line of each launch.
+        gaps: one line for each device.
+        parts: of the gaps.
+    """
+    launch = find_launches(trace, device, gaps)[np.searchsorted(gaps.end, parts.start, side="right")]
+    calls: Ints = np.where(launch == NO_LAUNCH, NO_CALL, details.call[launch])
+    return calls
+
+
 def describe_gaps(trace: Trace, threads: HostThreads, gaps: TimeSet, launch: Ints, call: Ints) -> Gaps:
     """What is known of gaps whose next launch has a call.
 

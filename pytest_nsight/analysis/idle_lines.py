@@ -14,11 +14,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_nsight.analysis.bottleneck import Bottleneck
-from pytest_nsight.analysis.gap_launches import NO_LAUNCH, find_launches
+from pytest_nsight.analysis.gap_launches import find_ending_calls
 from pytest_nsight.analysis.intervals import Axis, TimeSet
-from pytest_nsight.analysis.launching_lines import flag_python_threads, sampling_period
 from pytest_nsight.analysis.limit_classes import BottleneckClass
-from pytest_nsight.analysis.python_lines import StackLines
+from pytest_nsight.analysis.python_lines import StackLines, flag_python_threads, sampling_period
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
@@ -147,8 +146,7 @@ def _list_times(trace: Trace, details: LaunchDetails, timeline: Timeline, idle: 
         thread: shape (calls,), the thread that counts for each call.
     """
     gaps = timeline.busy.complement(timeline.whole())
-    launch = find_launches(trace, timeline.device, gaps)[np.searchsorted(gaps.end, idle.start, side="right")]
-    call = np.where(launch == NO_LAUNCH, NO_CALL, details.call[launch])
+    call = find_ending_calls(trace, details, timeline.device, gaps, idle)
     known = np.flatnonzero(call != NO_CALL)
     start_ns = idle.start_ns[known]
     return _Times(start_ns, start_ns + idle.length_ns[known], thread[call[known]])

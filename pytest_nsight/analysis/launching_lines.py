@@ -16,11 +16,11 @@ import numpy as np
 from pytest_nsight.analysis.intervals import Axis
 from pytest_nsight.analysis.kernel_use import KernelTime
 from pytest_nsight.analysis.launching_code import NO_BACKTRACE, CodeTime, sum_by_code
-from pytest_nsight.analysis.python_lines import StackLines, shorten_path
+from pytest_nsight.analysis.python_lines import StackLines, flag_python_threads, sampling_period, shorten_path
 from pytest_nsight.model.call_stacks import NO_STACK
 from pytest_nsight.model.python_stacks import PYTHON_DOMAINS, PythonStacks
 from pytest_nsight.model.sorted_keys import rank_groups, rank_values
-from pytest_nsight.model.trace import Flags, Ints, Trace
+from pytest_nsight.model.trace import Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
 
@@ -29,8 +29,6 @@ _FARTHEST = 1.5
 _UNSAMPLED_NS = 1e6
 """The period where Python was not sampled."""
 _AUTOGRAD = "torch/autograd/"
-_ENTRIES = frozenset({"<module>", "_run_module_as_main", "_bootstrap"})
-"""Outermost functions of a program, and of a thread that Python has started."""
 _LACKS_FRAMES = (
     "the stacks of Python, if any was recorded, are not in this export: export it again with `nsys export "
     "--type=sqlite --include-blobs=true` of Nsight Systems 2025.3 or newer, or give the report itself"
@@ -65,34 +63,6 @@ def note_lines(trace: Trace) -> tuple[str, ...]:
     """A sentence if stacks of Python may have been recorded, and the export holds none."""
     has_stacks = len(trace.python) or trace.python.unread
     return () if has_stacks or set(PYTHON_DOMAINS).isdisjoint(trace.strings) else (_LACKS_FRAMES,)
-
-
-def sampling_period(stacks: PythonStacks) -> float:
-    """The median time between two samples of a thread in ns, 0 where no thread has two."""
-    samples = np.flatnonzero(stacks.is_sample)
-    thread, _ = rank_groups(stacks.process[samples], stacks.thread[samples])
-    order = np.lexsort((stacks.at_ns[samples], thread))
-    apart_ns, is_same = np.diff(stacks.at_ns[samples][order]), np.diff(thread[order]) == 0
-    return float(np.median(apart_ns[is_same])) if is_same.any() else 0.0
-
-
-def flag_python_threads(stacks: PythonStacks, thread: Ints, process: Ints) -> Flags:
-    """Which threads run Python all the time, shape (threads,); others only where a library calls some, or never.
-
-    If no thread of a process shows that Python has started it, all that have stacks count.
-
-    Args:
-        stacks: any stacks.
-        thread: shape (stacks,), thread of each.
-        process: shape (threads,), process of each.
-    """
-    is_entry = np.array([place.function in _ENTRIES for place in stacks.places] or [False], np.bool_)
-    outermost = stacks.place[np.append(stacks.first[1:], len(stacks.place)) - 1] if len(stacks) else stacks.place
-    has_stack, is_started = np.zeros(len(process), np.bool_), np.zeros(len(process), np.bool_)
-    has_stack[thread] = True
-    is_started[thread[is_entry[outermost]]] = True
-    is_known = np.isin(process, process[is_started])
-    return np.where(is_known, is_started, has_stack)
 
 
 def find_stacks(trace: Trace, call: Ints) -> Ints:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.gap_launches import NO_LAUNCH, find_launches
+from pytest_nsight.analysis.gap_launches import find_ending_calls
 from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.analysis.timeline import Timeline
@@ -89,9 +89,8 @@ def find_os_calls(
 
 def _list_host_times(trace: Trace, details: LaunchDetails, timeline: Timeline, window: TimeSet) -> _HostTimes:
     host = timeline.states[IdleCause.HOST].minus(timeline.whole().minus(window))
-    idle = timeline.busy.complement(timeline.whole())
-    launch = find_launches(trace, timeline.device, idle)[np.searchsorted(idle.end, host.start, side="right")]
-    call = np.where(launch == NO_LAUNCH, NO_CALL, details.call[launch])
+    gaps = timeline.busy.complement(timeline.whole())
+    call = find_ending_calls(trace, details, timeline.device, gaps, host)
     known = np.flatnonzero(call != NO_CALL)
     start_ns = host.start_ns[known]
     return _HostTimes(start_ns, start_ns + host.length_ns[known], call[known])

@@ -1,4 +1,6 @@
-"""Which line of Python a stack is about: the program's own one that is nearest to the work. Pure.
+"""What stacks of Python say: which line each is about, how often they were sampled, which threads run Python. Pure.
+
+The line is the program's own one that is nearest to the work.
 
 Frames of an installed package say how a library works, and frames of a framework, of the standard library and of
 code that a compiler has written say so of every program. So the innermost frame of the program's own files names a
@@ -17,7 +19,8 @@ from pathlib import PurePosixPath
 import numpy as np
 
 from pytest_nsight.model.python_stacks import PythonPlace, PythonStacks
-from pytest_nsight.model.trace import Ints
+from pytest_nsight.model.sorted_keys import rank_groups
+from pytest_nsight.model.trace import Flags, Ints
 
 _FRAMEWORKS = re.compile(
     "torch(?:gen|_xla)?|functorch|triton|jax(?:lib)?|cupyx?|cupy_backends|numba(?:_cuda)?|numpy|nvtx|cuda|tensorflow|"
@@ -29,6 +32,9 @@ _STANDARD = re.compile(r".*[/\\]lib(?:64)?[/\\]python3\.\d+t?[/\\](.+)", re.DOTA
 _NO_FILE = re.compile(r"<(?!stdin>|ipython-input)")
 # Where TorchInductor and Triton keep what they have written.
 _WRITTEN = re.compile(r"[/\\](?:torchinductor_[^/\\]*|torch_compile_debug|\.triton)[/\\]|^<eval_with_key>")
+
+_ENTRIES = frozenset({"<module>", "_run_module_as_main", "_bootstrap"})
+"""Outermost functions of a program, and of a thread that Python has started."""
 
 
 class CodeOwner(IntEnum):
@@ -119,3 +125,31 @@ def _name_files(files: set[str]) -> dict[str, str]:
                 names[holders[0]] = name
                 del own[holders[0]]
     return names
+
+
+def sampling_period(stacks: PythonStacks) -> float:
+    """The median time between two samples of a thread in ns, 0 where no thread has two."""
+    samples = np.flatnonzero(stacks.is_sample)
+    thread, _ = rank_groups(stacks.process[samples], stacks.thread[samples])
+    order = np.lexsort((stacks.at_ns[samples], thread))
+    apart_ns, is_same = np.diff(stacks.at_ns[samples][order]), np.diff(thread[order]) == 0
+    return float(np.median(apart_ns[is_same])) if is_same.any() else 0.0
+
+
+def flag_python_threads(stacks: PythonStacks, thread: Ints, process: Ints) -> Flags:
+    """Which threads run Python all the time, shape (threads,); others only where a library calls some, or never.
+
+    If no thread of a process shows that Python has started it, all that have stacks count.
+
+    Args:
+        stacks: any stacks.
+        thread: shape (stacks,), thread of each.
+        process: shape (threads,), process of each.
+    """
+    is_entry = np.array([place.function in _ENTRIES for place in stacks.places] or [False], np.bool_)
+    outermost = stacks.place[np.append(stacks.first[1:], len(stacks.place)) - 1] if len(stacks) else stacks.place
+    has_stack, is_started = np.zeros(len(process), np.bool_), np.zeros(len(process), np.bool_)
+    has_stack[thread] = True
+    is_started[thread[is_entry[outermost]]] = True
+    is_known = np.isin(process, process[is_started])
+    return np.where(is_known, is_started, has_stack)

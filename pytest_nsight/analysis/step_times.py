@@ -27,8 +27,8 @@ class StepTime:
         number: its place among the steps of its process, from 1.
         process: that runs it.
         start_ns: when it begins, after the first step of all processes.
-        length_ns: from its begin on the host to the end of its last launch.
-        next_ns: from its begin to that of the process's next step; None for the last one.
+        length_ns: from its start on the host to the end of its last launch.
+        next_ns: from its start to that of the process's next step; None for the last one.
         host_ns: length of the range on the host.
         kernel_ns: kernels, graphs and operators that it launches.
         copy_ns: copies and sets that it launches.

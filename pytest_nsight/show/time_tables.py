@@ -171,7 +171,7 @@ def tabulate_steps(times: StepTimes) -> Section | None:
                 column("waits", [time(one.sync_ns) for one in shown]),
             ],
         ],
-        "length: from the begin of the range to the end of its last launch; to the next: to the begin of the next "
+        "length: from the start of the range to the end of its last launch; to the next: to the start of the next "
         "one, which is shorter where the host runs ahead; after: since the first step",
     )
 
